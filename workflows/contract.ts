@@ -1,0 +1,322 @@
+/**
+ * Names and shapes that the workflows, the activities, the workers and the clients share. Types and constants only:
+ * safe inside the workflow sandbox.
+ */
+import type { HarnessName, SandboxKind, Tier } from '../environment/types.ts';
+import type { FineTuneMetrics, PpoMetrics, WarmUpMetrics } from '../policy/types.ts';
+import type { ArtifactRef } from '../records/types.ts';
+import type { RunConfig } from './config.ts';
+
+export const TASK_QUEUE = 'terminal-rsi';
+export const GPU_TASK_QUEUE = 'terminal-rsi-gpu';
+
+/** `Base`, `RSR-1`, `RPR-1`, `RSR-2`, … */
+export type StageName = string;
+
+/** `trainingRun` takes any part of the configuration; what is missing comes from the profile. */
+export type TrainingRunInput = { [K in keyof RunConfig]?: unknown };
+
+/** Four suites in the roles of the paper's Terminal-Bench suites, then long-horizon and workflow-rebuild, then `dev` for adoption. */
+export type SuiteMetric = 'strict' | 'process';
+export interface SuiteListing {
+  readonly name: string;
+  readonly metric: SuiteMetric;
+  /** Counts in the four-suite mean. */
+  readonly headline: boolean;
+  readonly tasks: readonly TaskListing[];
+}
+export interface TaskListing {
+  readonly suite: string;
+  readonly id: string;
+  readonly family: string;
+  readonly tier: Tier;
+  readonly checksum: string;
+}
+
+export interface EpisodeRequest {
+  readonly task: TaskListing;
+  readonly harness: HarnessName;
+  readonly sample: number;
+}
+
+/** Where a batch of episodes belongs; the root of every seed and of every artifact key. */
+export interface BatchKey {
+  /** `originalExecutionRunId` of the training run: survives a workflow reset. */
+  readonly runKey: string;
+  readonly stage: StageName;
+  /** e.g. `rollout`, `evaluation-2`, `ppo-5`, `warm-up`. */
+  readonly purpose: string;
+}
+
+export interface RolloutInput {
+  readonly key: BatchKey;
+  readonly chunk: number;
+  readonly runSeed: number;
+  readonly policy: ArtifactRef;
+  readonly sandbox: SandboxKind;
+  readonly temperature: number;
+  readonly rollout: RunConfig['rollout'];
+  readonly episodes: readonly EpisodeRequest[];
+}
+export interface RolloutResult {
+  readonly episodes: ArtifactRef;
+  readonly tokens: ArtifactRef;
+  readonly snapshots: ArtifactRef;
+  readonly episodeCount: number;
+  readonly agentTokens: number;
+  readonly totalTokens: number;
+}
+export interface VerifyInput {
+  readonly key: BatchKey;
+  readonly chunk: number;
+  readonly sandbox: SandboxKind;
+  readonly episodes: ArtifactRef;
+  readonly snapshots: ArtifactRef;
+}
+export interface VerifyResult {
+  readonly verdicts: ArtifactRef;
+  readonly passed: number;
+  readonly failed: number;
+  readonly noVerdict: number;
+}
+/** One rolled-out and verified chunk. */
+export interface ChunkResult {
+  readonly rollout: RolloutResult;
+  readonly verify: VerifyResult;
+}
+
+export interface CalibrateInput {
+  readonly runKey: string;
+  readonly sandbox: SandboxKind;
+  readonly tasks: readonly TaskListing[];
+}
+export interface CalibrateResult {
+  /** JSON: valid checks per task and mean progress per family (see records/calibration in the activity). */
+  readonly calibration: ArtifactRef;
+  readonly gatedTasks: number;
+  readonly rejected: readonly { readonly task: string; readonly reason: string }[];
+}
+
+export interface RewriteInput {
+  readonly key: BatchKey;
+  readonly chunk: number;
+  readonly sandbox: SandboxKind;
+  readonly chunks: readonly ChunkResult[];
+  /** Only successes of these tasks are rewritten here: one activity per group of tasks. */
+  readonly tasks: readonly TaskListing[];
+  readonly keptPerTask: number;
+  readonly rollout: RunConfig['rollout'];
+}
+export interface RewriteResult {
+  readonly runbooks: ArtifactRef;
+  readonly examples: ArtifactRef;
+  readonly counts: RewriteCounts;
+}
+export interface RewriteCounts {
+  readonly successes: number;
+  readonly kept: number;
+  /** Fresh executions spent on minimising and re-running. */
+  readonly executions: number;
+  /** Screen or drop rule → count. */
+  readonly dropped: Readonly<Record<string, number>>;
+}
+
+export interface FineTuneActivityInput {
+  readonly key: BatchKey;
+  readonly runSeed: number;
+  readonly actor: ArtifactRef;
+  readonly examples: readonly ArtifactRef[];
+  readonly epochs: number;
+  readonly sequencesPerStep: number;
+  readonly learningRate: number;
+}
+export interface FineTuneResult {
+  readonly actor: ArtifactRef;
+  readonly metrics: FineTuneMetrics;
+}
+
+export interface RewardInput {
+  readonly key: BatchKey;
+  readonly chunks: readonly ChunkResult[];
+  readonly calibration: ArtifactRef;
+  readonly reward: 'fdr' | 'spr';
+  readonly settings: RunConfig['reward'];
+}
+export interface RewardResult {
+  readonly batch: ArtifactRef;
+  readonly episodes: number;
+  readonly droppedNoVerdict: number;
+  readonly meanReward: number;
+}
+
+export interface WarmUpActivityInput {
+  readonly key: BatchKey;
+  readonly runSeed: number;
+  readonly actor: ArtifactRef;
+  /** undefined in the first RPR stage. */
+  readonly critic?: ArtifactRef;
+  readonly batch: ArtifactRef;
+  readonly rpr: RunConfig['rpr'];
+  readonly learningRate: number;
+}
+export interface WarmUpResult {
+  readonly critic: ArtifactRef;
+  readonly criticOptimizer: ArtifactRef;
+  readonly metrics: WarmUpMetrics;
+}
+
+export interface PpoActivityInput {
+  readonly key: BatchKey;
+  readonly iteration: number;
+  readonly runSeed: number;
+  readonly actor: ArtifactRef;
+  readonly critic: ArtifactRef;
+  readonly actorOptimizer?: ArtifactRef;
+  readonly criticOptimizer?: ArtifactRef;
+  /** The stage's starting policy. */
+  readonly reference: ArtifactRef;
+  readonly batch: ArtifactRef;
+  readonly rpr: RunConfig['rpr'];
+  readonly actorLearningRate: number;
+  readonly criticLearningRate: number;
+  readonly initialTokensPerTurn?: number;
+}
+export interface PpoResult {
+  readonly actor: ArtifactRef;
+  readonly critic: ArtifactRef;
+  readonly actorOptimizer: ArtifactRef;
+  readonly criticOptimizer: ArtifactRef;
+  readonly metrics: PpoMetrics;
+}
+
+export interface EvaluateInput {
+  readonly key: BatchKey;
+  readonly policy: ArtifactRef;
+  readonly suites: readonly SuiteListing[];
+  readonly calibration: ArtifactRef;
+  /** One entry per repeat. */
+  readonly repeats: readonly (readonly ChunkResult[])[];
+}
+export interface SuiteScore {
+  readonly name: string;
+  readonly metric: SuiteMetric;
+  readonly headline: boolean;
+  /** One score per repeat, in [0, 1]. */
+  readonly scores: readonly number[];
+  readonly mean: number;
+  /** Standard error over the repeats; 0 with one repeat. */
+  readonly standardError: number;
+}
+export interface EvaluateResult {
+  /** JSON: EvaluationTable with per-task numbers (records/evaluation). */
+  readonly table: ArtifactRef;
+  readonly suites: readonly SuiteScore[];
+  readonly fourSuiteMean: number;
+  readonly fourSuiteStandardError: number;
+  readonly tiers: Readonly<Partial<Record<Tier, number>>>;
+  readonly episodes: number;
+  readonly tokens: number;
+  readonly noVerdict: number;
+}
+
+/** One stage of a finished or running run, as it stands in the workflow's result. */
+export interface StageResult {
+  readonly name: StageName;
+  readonly kind: 'base' | 'rsr' | 'rpr';
+  readonly adopted: boolean;
+  readonly decision: string;
+  readonly policy: ArtifactRef;
+  readonly critic?: ArtifactRef;
+  readonly evaluation: EvaluateResult;
+  /** Training episodes and tokens of the stage, evaluation not counted. */
+  readonly episodes: number;
+  readonly tokens: number;
+  readonly rewrite?: RewriteCounts;
+  readonly fineTune?: FineTuneMetrics;
+  readonly warmUp?: WarmUpMetrics;
+  readonly ppo?: readonly PpoMetrics[];
+  readonly reward?: 'fdr' | 'spr';
+  /** Verified training chunks: what the reward audit re-scores. */
+  readonly chunks: readonly ChunkResult[];
+  readonly seconds: number;
+}
+export interface TrainingRunResult {
+  readonly runKey: string;
+  readonly config: RunConfig;
+  readonly stages: readonly StageResult[];
+  readonly finalPolicy: ArtifactRef;
+  /** Directory of report.html and result.json, relative to the data folder. */
+  readonly report: string;
+  /** The run's table as Markdown. */
+  readonly table: string;
+}
+
+/** Answer of the `progress` query and content of the live table. */
+export interface RunProgress {
+  readonly runKey: string;
+  readonly profile: string;
+  readonly status: 'starting' | 'running' | 'paused' | 'waiting-for-approval' | 'finished';
+  readonly stage: StageName;
+  readonly activity: string;
+  readonly episodesDone: number;
+  readonly episodesTotal: number;
+  readonly successes: number;
+  readonly loss?: number;
+  /** Milliseconds since the epoch (workflow time). */
+  readonly startedAt: number;
+  readonly stages: readonly { readonly name: StageName; readonly adopted: boolean; readonly fourSuiteMean: number; readonly standardError: number; readonly suites: readonly SuiteScore[] }[];
+  /** All stages of the run in order, for "time left". */
+  readonly plannedStages: readonly StageName[];
+}
+
+/** Sent by child workflows to the training run after every chunk and training activity. */
+export interface ProgressSignal {
+  readonly stage: StageName;
+  readonly activity: string;
+  readonly episodesDone: number;
+  readonly episodesTotal: number;
+  readonly successes: number;
+  readonly loss?: number;
+}
+
+export interface PrepareRunInput {
+  readonly runKey: string;
+  readonly config: RunConfig;
+}
+export interface PrepareRunResult {
+  readonly basePolicy: ArtifactRef;
+  readonly suites: readonly SuiteListing[];
+  readonly training: readonly TaskListing[];
+  readonly configHash: string;
+  readonly codeVersion: string;
+}
+export interface ReportInput {
+  readonly runKey: string;
+  readonly workflowId: string;
+  readonly config: RunConfig;
+  readonly stages: readonly StageResult[];
+  readonly calibration: ArtifactRef;
+  readonly wallSeconds: number;
+}
+export interface ReportResult {
+  readonly directory: string;
+  readonly result: ArtifactRef;
+}
+
+/** Activities of queue `terminal-rsi`. */
+export interface RolloutActivities {
+  prepareRun(input: PrepareRunInput): Promise<PrepareRunResult>;
+  calibrate(input: CalibrateInput): Promise<CalibrateResult>;
+  rollout(input: RolloutInput): Promise<RolloutResult>;
+  verify(input: VerifyInput): Promise<VerifyResult>;
+  rewrite(input: RewriteInput): Promise<RewriteResult>;
+  reward(input: RewardInput): Promise<RewardResult>;
+  evaluate(input: EvaluateInput): Promise<EvaluateResult>;
+  report(input: ReportInput): Promise<ReportResult>;
+}
+/** Activities of queue `terminal-rsi-gpu`: the dedicated worker with one slot. */
+export interface GpuActivities {
+  fineTuneActor(input: FineTuneActivityInput): Promise<FineTuneResult>;
+  warmUpCritic(input: WarmUpActivityInput): Promise<WarmUpResult>;
+  jointPpo(input: PpoActivityInput): Promise<PpoResult>;
+}
