@@ -1,0 +1,57 @@
+/**
+ * A run's results as a table, suites down and stages across, in percent with the standard error over the repeats. Pure and
+ * free of I/O, because workflows show it in their current details; the terminal and the report print the same cells.
+ */
+import type { RunProgress, StageResult } from './contract.ts';
+
+/** What the table needs of a stage: the shape of `RunProgress.stages`. */
+export type TableStage = RunProgress['stages'][number];
+
+export function tableStage(stage: Pick<StageResult, 'name' | 'adopted' | 'evaluation'>): TableStage {
+  return {
+    name: stage.name,
+    adopted: stage.adopted,
+    fourSuiteMean: stage.evaluation.fourSuiteMean,
+    standardError: stage.evaluation.fourSuiteStandardError,
+    suites: stage.evaluation.suites,
+  };
+}
+
+/** `33.3 ± 1.2` for a share of 0.333 with standard error 0.012. */
+export function percent(mean: number, standardError?: number): string {
+  const value = (100 * mean).toFixed(1);
+  return standardError === undefined ? value : `${value} ± ${(100 * standardError).toFixed(1)}`;
+}
+
+export interface TableCells {
+  readonly header: readonly string[];
+  /** One row a suite, in the order of the first stage, and the four-suite mean last. */
+  readonly rows: readonly (readonly string[])[];
+  readonly footnotes: readonly string[];
+}
+
+/** The cells of the suite × stage table. Headline suites (those in the four-suite mean) carry a `*`. */
+export function tableCells(stages: readonly TableStage[]): TableCells {
+  const suites = stages[0]?.suites ?? [];
+  const rows = suites.map((suite) => [
+    `${suite.name}${suite.headline ? '*' : ''}${suite.metric === 'process' ? ' (process)' : ''}`,
+    ...stages.map((stage) => {
+      const score = stage.suites.find(({ name }) => name === suite.name);
+      return score ? percent(score.mean, score.standardError) : '–';
+    }),
+  ]);
+  rows.push(['four-suite mean', ...stages.map((stage) => percent(stage.fourSuiteMean, stage.standardError))]);
+  const repeats = Math.max(0, ...suites.map((suite) => suite.scores.length));
+  const footnotes = [`Percent, mean ± standard error of ${repeats} evaluation${repeats === 1 ? '' : 's'}. * counts in the four-suite mean.`];
+  if (stages.some((stage) => !stage.adopted)) footnotes.push('† not adopted: the next stage starts from the one before.');
+  return { header: ['suite, %', ...stages.map((stage) => `${stage.name}${stage.adopted ? '' : ' †'}`)], rows, footnotes };
+}
+
+/** The table in GitHub's Markdown; one line of text while no stage has been evaluated. */
+export function markdownTable(stages: readonly TableStage[]): string {
+  if (stages.length === 0) return 'No stage has been evaluated yet.';
+  const { header, rows, footnotes } = tableCells(stages);
+  const line = (cells: readonly string[]): string => `| ${cells.map((cell) => cell.replaceAll('|', '\\|').replaceAll('*', '\\*')).join(' | ')} |`;
+  const rule = `|${header.map((_, i) => (i === 0 ? ' --- ' : ' ---: ')).join('|')}|`;
+  return [line(header), rule, ...rows.map(line), '', ...footnotes.map((note) => note.replaceAll('*', '\\*'))].join('\n');
+}
