@@ -15,7 +15,15 @@ test('a seed is fixed for ever by its parts', () => {
 });
 
 test('parts cannot run into each other', () => {
-  const seeds = [deriveSeed('ab', 'c'), deriveSeed('a', 'bc'), deriveSeed('abc'), deriveSeed('1'), deriveSeed(1), deriveSeed(1, ''), deriveSeed()];
+  const seeds = [
+    deriveSeed('ab', 'c'),
+    deriveSeed('a', 'bc'),
+    deriveSeed('abc'),
+    deriveSeed('1'),
+    deriveSeed(1),
+    deriveSeed(1, ''),
+    deriveSeed(),
+  ];
   assert.equal(new Set(seeds).size, seeds.length);
   assert.throws(() => deriveSeed('run', Number.NaN), /NaN is not a finite number/);
 });
