@@ -10,6 +10,17 @@ import type { RunConfig } from './config.ts';
 export const TASK_QUEUE = 'terminal-rsi';
 export const GPU_TASK_QUEUE = 'terminal-rsi-gpu';
 
+/** Custom search attributes of every run; the workers register what the server lacks. */
+export const SEARCH_ATTRIBUTES = {
+  RsiStage: 'Keyword',
+  RsiStatus: 'Keyword',
+  /** First 12 hex digits of the current policy's SHA-256. */
+  RsiPolicy: 'Keyword',
+  RsiProfile: 'Keyword',
+  /** Four-suite mean of the last evaluation, in percent. */
+  RsiScore: 'Double',
+} as const;
+
 /** `Base`, `RSR-1`, `RPR-1`, `RSR-2`, … */
 export type StageName = string;
 
@@ -79,6 +90,61 @@ export interface VerifyResult {
   readonly failed: number;
   readonly noVerdict: number;
 }
+/** `samples` episodes of each task in one harness. */
+export interface EpisodeGroup {
+  readonly tasks: readonly TaskListing[];
+  readonly harness: HarnessName;
+  readonly samples: number;
+}
+export interface EpisodeBatchInput {
+  readonly key: BatchKey;
+  /** Workflow id of the training run, which gets the progress signals. */
+  readonly root: string;
+  readonly runSeed: number;
+  readonly policy: ArtifactRef;
+  readonly sandbox: SandboxKind;
+  readonly temperature: number;
+  readonly rollout: RunConfig['rollout'];
+  readonly groups: readonly EpisodeGroup[];
+  /** Where a continued execution of a large batch goes on. */
+  readonly resume?: { readonly chunks: readonly ChunkResult[]; readonly paused: boolean };
+}
+export interface EpisodeBatchResult {
+  readonly chunks: readonly ChunkResult[];
+  readonly episodes: number;
+  readonly tokens: number;
+  readonly passed: number;
+  readonly noVerdict: number;
+}
+
+/** What every stage workflow gets. */
+export interface StageInput {
+  readonly root: string;
+  readonly runKey: string;
+  readonly stage: StageName;
+  /** 1-based; picks the round's learning rates, reward and iterations. */
+  readonly round: number;
+  readonly config: RunConfig;
+  readonly policy: ArtifactRef;
+  readonly training: readonly TaskListing[];
+}
+export interface RprStageInput extends StageInput {
+  /** The critic of the previous RPR stage; its weights alone are inherited. */
+  readonly critic?: ArtifactRef;
+  readonly calibration: ArtifactRef;
+}
+/** What a stage trained, before it is evaluated and adopted or not. */
+export type TrainedStage = Omit<StageResult, 'adopted' | 'decision' | 'evaluation' | 'seconds'>;
+export interface EvaluationInput {
+  readonly root: string;
+  readonly runKey: string;
+  readonly stage: StageName;
+  readonly config: RunConfig;
+  readonly policy: ArtifactRef;
+  readonly suites: readonly SuiteListing[];
+  readonly calibration: ArtifactRef;
+}
+
 /** One rolled-out and verified chunk. */
 export interface ChunkResult {
   readonly rollout: RolloutResult;
@@ -138,6 +204,8 @@ export interface FineTuneResult {
 export interface RewardInput {
   readonly key: BatchKey;
   readonly chunks: readonly ChunkResult[];
+  /** Episodes whose mean progress per family calibrates FDR: the stage's warm-up batch, so that the scale is fixed over the stage. */
+  readonly familyChunks: readonly ChunkResult[];
   readonly calibration: ArtifactRef;
   readonly reward: 'fdr' | 'spr';
   readonly settings: RunConfig['reward'];
@@ -225,8 +293,11 @@ export interface StageResult {
   readonly kind: 'base' | 'rsr' | 'rpr';
   readonly adopted: boolean;
   readonly decision: string;
+  /** What the stage trained, adopted or not; the run goes on with it only if `adopted`. */
   readonly policy: ArtifactRef;
   readonly critic?: ArtifactRef;
+  /** Why a stage ended before its configured end: a stop rule, or nothing to train on. */
+  readonly stopped?: string;
   readonly evaluation: EvaluateResult;
   /** Training episodes and tokens of the stage, evaluation not counted. */
   readonly episodes: number;
@@ -264,7 +335,13 @@ export interface RunProgress {
   readonly loss?: number;
   /** Milliseconds since the epoch (workflow time). */
   readonly startedAt: number;
-  readonly stages: readonly { readonly name: StageName; readonly adopted: boolean; readonly fourSuiteMean: number; readonly standardError: number; readonly suites: readonly SuiteScore[] }[];
+  readonly stages: readonly {
+    readonly name: StageName;
+    readonly adopted: boolean;
+    readonly fourSuiteMean: number;
+    readonly standardError: number;
+    readonly suites: readonly SuiteScore[];
+  }[];
   /** All stages of the run in order, for "time left". */
   readonly plannedStages: readonly StageName[];
 }

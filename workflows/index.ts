@@ -1,0 +1,6 @@
+/** What the worker registers: workflow functions only. */
+export { episodeBatch } from './episodes.ts';
+export { evaluation } from './evaluation.ts';
+export { rprStage } from './rpr-stage.ts';
+export { rsrStage } from './rsr-stage.ts';
+export { trainingRun } from './training-run.ts';

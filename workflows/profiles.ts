@@ -1,0 +1,223 @@
+/**
+ * The three complete configurations, and the merge of a person's input over one of them. Sandbox-safe: the workflow
+ * itself calls `resolveConfig`, so that a run started from the Temporal UI is checked as well.
+ */
+import { z } from 'zod';
+import { runConfigSchema } from './config.ts';
+import type { RunConfig } from './config.ts';
+
+const quick: RunConfig = {
+  profile: 'quick',
+  seed: 1,
+  sandbox: 'embedded',
+  basePolicy: 'models/tiny-base',
+  rounds: 2,
+  requireApproval: false,
+  rollout: {
+    chunkSize: 32,
+    chunksInFlight: 2,
+    maxTurns: 12,
+    maxTokensPerTurn: 64,
+    observationTokens: 96,
+    temperature: 1,
+    commandTimeoutSec: 10,
+  },
+  evaluation: { repeats: 3, temperature: 0.7, tasksPerSuite: 0 },
+  rsr: {
+    trainingTasks: 96,
+    samplesPerTask: 6,
+    complementarySamplesPerTask: 2,
+    complementaryHarnesses: ['script'],
+    keptPerTask: 2,
+    epochs: 3,
+    sequencesPerStep: 16,
+    learningRate: [5e-4, 3e-4],
+  },
+  rpr: {
+    reward: ['fdr', 'spr'],
+    iterations: [4, 4],
+    tasksPerIteration: 32,
+    samplesPerTask: 4,
+    gamma: 0.99,
+    lambda: 0.95,
+    epochs: 2,
+    sequencesPerStep: 32,
+    actorLearningRate: [1e-4, 5e-5],
+    criticLearningRate: [5e-4, 5e-4],
+    clipLow: 0.2,
+    clipHigh: 0.28,
+    dualClip: 3,
+    valueClip: 0.2,
+    klCoefficient: 0.01,
+    entropyCoefficient: 0,
+    stopRules: { maxKl: 0.2, maxKlToStart: 1, minEntropy: 0.005, maxTurnLengthRatio: 2.5, maxClipFraction: 0.5, maxGradientNorm: 100 },
+  },
+  reward: { fdrFloor: 0.1, sprBonus: 0.25, sprCap: 0.5 },
+  adoption: { maxDropStandardErrors: 2 },
+};
+
+/** Complete configurations. `smoke` touches every activity in the least time; `full` is for a real machine. */
+export const profiles: Readonly<Record<RunConfig['profile'], RunConfig>> = {
+  smoke: {
+    ...quick,
+    profile: 'smoke',
+    rounds: 1,
+    rollout: { ...quick.rollout, chunkSize: 16, maxTurns: 6 },
+    evaluation: { ...quick.evaluation, repeats: 1, tasksPerSuite: 2 },
+    rsr: { ...quick.rsr, trainingTasks: 6, samplesPerTask: 4, complementarySamplesPerTask: 1, keptPerTask: 1, epochs: 1 },
+    rpr: { ...quick.rpr, iterations: [1], tasksPerIteration: 4, samplesPerTask: 2, epochs: 1 },
+  },
+  quick,
+  full: {
+    ...quick,
+    profile: 'full',
+    rollout: { ...quick.rollout, chunkSize: 64, chunksInFlight: 4, maxTurns: 24 },
+    rsr: { ...quick.rsr, trainingTasks: 0, samplesPerTask: 8, complementarySamplesPerTask: 4, keptPerTask: 3 },
+    rpr: { ...quick.rpr, iterations: [16, 16], tasksPerIteration: 64, samplesPerTask: 8 },
+  },
+};
+
+export interface FieldError {
+  readonly path: string;
+  readonly value: unknown;
+  readonly expected: string;
+}
+
+/** The input is not a configuration. `fields` has every bad field, `message` one line for each. */
+export class ConfigError extends Error {
+  override readonly name = 'ConfigError';
+  readonly fields: readonly FieldError[];
+  constructor(fields: readonly FieldError[]) {
+    super(fields.map(({ path, value, expected }) => `${path}: got ${show(value)}, expected ${expected}`).join('\n'));
+    this.fields = fields;
+  }
+}
+
+/**
+ * A complete configuration from any part of one: objects are merged over the profile (default `quick`), lists replace.
+ * @throws ConfigError naming every bad field, its value and what was expected.
+ */
+export function resolveConfig(input: unknown): RunConfig {
+  const given = input ?? {};
+  if (!isObject(given))
+    throw new ConfigError([{ path: 'input', value: given, expected: 'a JSON object such as {} or {"profile": "smoke"}' }]);
+  const name = given['profile'] ?? 'quick';
+  if (typeof name !== 'string' || !Object.hasOwn(profiles, name)) {
+    throw new ConfigError([{ path: 'profile', value: name, expected: oneOf(Object.keys(profiles)) }]);
+  }
+  const merged = merge(profiles[name as RunConfig['profile']], given);
+  const parsed = runConfigSchema.safeParse(merged);
+  if (parsed.success) return parsed.data;
+  throw new ConfigError(parsed.error.issues.flatMap((issue) => fieldErrors(issue, merged)));
+}
+
+/** The value of a per-round list in round `round` (1-based): a shorter list repeats its last entry. */
+export function inRound<T>(list: readonly T[], round: number): T {
+  const value = list[Math.min(round, list.length) - 1];
+  if (value === undefined) throw new RangeError(`round ${round}: a per-round list must have an entry`);
+  return value;
+}
+
+type JsonObject = Record<string, unknown>;
+function isObject(value: unknown): value is JsonObject {
+  return typeof value === 'object' && value !== null && !Array.isArray(value);
+}
+
+/** `null` and `undefined` mean "as in the profile": a form's empty field arrives so. */
+function merge(base: unknown, over: unknown): unknown {
+  if (over === undefined || over === null) return base;
+  if (!isObject(base) || !isObject(over)) return over;
+  const result: JsonObject = { ...base };
+  for (const [key, value] of Object.entries(over)) result[key] = merge(base[key], value);
+  return result;
+}
+
+function fieldErrors(issue: z.core.$ZodIssue, merged: unknown): FieldError[] {
+  const path = issue.path.map(String);
+  if (issue.code === 'unrecognized_keys') {
+    const known = Object.keys(
+      (valueAt(
+        schemaOf(),
+        path.flatMap((key) => ['properties', key]),
+      )?.['properties'] as JsonObject | undefined) ?? {},
+    );
+    return issue.keys.map((key) => ({
+      path: [...path, key].join('.'),
+      value: at(merged, [...path, key]),
+      expected: `no such field; the nearest known one is ${[...path, nearest(key, known)].join('.')}`,
+    }));
+  }
+  const expected = issue.code === 'custom' ? issue.message.replace(/^expected /, '') : describe(schemaAt(path));
+  return [{ path: path.join('.') || 'input', value: at(merged, path), expected }];
+}
+
+function at(value: unknown, path: readonly string[]): unknown {
+  return path.reduce<unknown>((here, key) => (typeof here === 'object' && here !== null ? (here as JsonObject)[key] : undefined), value);
+}
+function valueAt(value: unknown, path: readonly string[]): JsonObject | undefined {
+  const found = at(value, path);
+  return isObject(found) ? found : undefined;
+}
+/** Made only when something is wrong: good runs do not pay for it. */
+function schemaOf(): JsonObject {
+  return z.toJSONSchema(runConfigSchema) as JsonObject;
+}
+function schemaAt(path: readonly string[]): JsonObject {
+  let here = schemaOf();
+  for (const key of path) here = valueAt(here, ['properties', key]) ?? valueAt(here, ['items']) ?? {};
+  return here;
+}
+
+/** What a JSON Schema node accepts, in words. */
+function describe(schema: JsonObject): string {
+  const options = schema['enum'];
+  if (Array.isArray(options)) return oneOf(options.map(String));
+  if (schema['type'] === 'array')
+    return `a non-empty list, each entry ${describe((schema['items'] as JsonObject | undefined) ?? {})}`.replace(
+      'a non-empty list',
+      schema['minItems'] ? 'a non-empty list' : 'a list',
+    );
+  if (schema['type'] === 'boolean') return 'true or false';
+  if (schema['type'] === 'object')
+    return `an object with ${Object.keys((schema['properties'] as JsonObject | undefined) ?? {}).join(', ')}`;
+  if (schema['type'] === 'string') return schema['minLength'] ? 'a text that is not empty' : 'a text';
+  const noun = schema['type'] === 'integer' ? 'a whole number' : 'a number';
+  const low = schema['minimum'];
+  const above = schema['exclusiveMinimum'];
+  // zod writes the bounds of safe integers where the schema sets none.
+  const high = schema['maximum'] === Number.MAX_SAFE_INTEGER ? undefined : schema['maximum'];
+  if (low !== undefined && high !== undefined) return `${noun} between ${String(low)} and ${String(high)}`;
+  if (above !== undefined) return `${noun} above ${String(above)}`;
+  if (low !== undefined) return `${noun} of at least ${String(low)}`;
+  return noun;
+}
+
+function oneOf(options: readonly string[]): string {
+  return `one of ${options.join(', ')}`;
+}
+function show(value: unknown): string {
+  const text = JSON.stringify(value) ?? 'nothing';
+  return text.length > 80 ? `${text.slice(0, 77)}...` : text;
+}
+
+/** The known name with the fewest edits to `name` (Levenshtein distance). */
+function nearest(name: string, known: readonly string[]): string {
+  let best = known[0] ?? '';
+  let fewest = Infinity;
+  for (const candidate of known) {
+    const edits = distance(name.toLowerCase(), candidate.toLowerCase());
+    if (edits < fewest) [best, fewest] = [candidate, edits];
+  }
+  return best;
+}
+function distance(a: string, b: string): number {
+  let row = Array.from({ length: b.length + 1 }, (_, j) => j);
+  for (let i = 1; i <= a.length; i++) {
+    const next = [i];
+    for (let j = 1; j <= b.length; j++) {
+      next.push(Math.min((row[j] ?? 0) + 1, (next[j - 1] ?? 0) + 1, (row[j - 1] ?? 0) + (a[i - 1] === b[j - 1] ? 0 : 1)));
+    }
+    row = next;
+  }
+  return row[b.length] ?? 0;
+}

@@ -1,0 +1,202 @@
+/**
+ * A whole run: Base → RSR-1 → RPR-1 → RSR-2 → RPR-2 → … (METHOD.md). This is the one workflow a person starts; its input
+ * is any part of the configuration, `{}` included.
+ *
+ * Invariants:
+ *  I1 Artifact keys and seeds derive from `originalExecutionRunId` and the configuration, so a workflow reset finds its work.
+ *  I2 Only tasks that pass the gate ("do nothing" fails, the reference solution passes) are trained or evaluated on.
+ *  I3 A stage that is not adopted leaves the policy as it was.
+ */
+import { ApplicationFailure, CancellationScope, allHandlersFinished, condition, isCancellation, workflowInfo } from '@temporalio/workflow';
+import { decideAdoption } from '../method/evaluation.ts';
+import type { AdoptionScore } from '../method/evaluation.ts';
+import type { ArtifactRef } from '../records/types.ts';
+import { calibrate, prepareRun, report } from './activity-options.ts';
+import type { RunConfig } from './config.ts';
+import type {
+  CalibrateResult,
+  EvaluateResult,
+  PrepareRunResult,
+  StageName,
+  StageResult,
+  TaskListing,
+  TrainedStage,
+  TrainingRunInput,
+  TrainingRunResult,
+} from './contract.ts';
+import { evaluation } from './evaluation.ts';
+import { attributes } from './messages.ts';
+import { ConfigError, resolveConfig } from './profiles.ts';
+import { rprStage } from './rpr-stage.ts';
+import { rsrStage } from './rsr-stage.ts';
+import { RunState } from './run-state.ts';
+
+export async function trainingRun(input?: TrainingRunInput): Promise<TrainingRunResult> {
+  const config = configOrFail(input);
+  const info = workflowInfo();
+  const runKey = info.originalExecutionRunId;
+  const state = new RunState(runKey, info.startTime.getTime(), config, plannedStages(config.rounds));
+  try {
+    const result = await new Run(config, runKey, state).all();
+    await condition(allHandlersFinished);
+    return result;
+  } catch (error) {
+    CancellationScope.nonCancellable(() => Promise.resolve(state.ended(isCancellation(error) ? 'cancelled' : 'failed')));
+    throw error;
+  }
+}
+
+/** `Base`, then RSR and RPR of each round. */
+export function plannedStages(rounds: number): StageName[] {
+  return ['Base', ...Array.from({ length: rounds }, (_, index) => [`RSR-${index + 1}`, `RPR-${index + 1}`]).flat()];
+}
+
+function configOrFail(input: unknown): RunConfig {
+  try {
+    return resolveConfig(input);
+  } catch (error) {
+    if (error instanceof ConfigError) throw ApplicationFailure.nonRetryable(error.message, 'InvalidConfig', error.fields);
+    throw error;
+  }
+}
+
+/** The stages in order, and what one hands to the next. */
+class Run {
+  readonly #config: RunConfig;
+  readonly #runKey: string;
+  readonly #state: RunState;
+  readonly #root = workflowInfo().workflowId;
+  readonly #startedAt = workflowInfo().startTime.getTime();
+  readonly #stages: StageResult[] = [];
+
+  constructor(config: RunConfig, runKey: string, state: RunState) {
+    this.#config = config;
+    this.#runKey = runKey;
+    this.#state = state;
+  }
+
+  async all(): Promise<TrainingRunResult> {
+    const [config, runKey, state] = [this.#config, this.#runKey, this.#state];
+    await state.enter('Base', 'prepare');
+    const prepared = gated(
+      await prepareRun.executeWithOptions({ summary: 'Base · suites, base policy and code version' }, [{ runKey, config }]),
+    );
+    await state.enter('Base', 'calibrate');
+    const tasks = [...prepared.suites.flatMap((suite) => suite.tasks), ...prepared.training];
+    const calibrated = await calibrate.executeWithOptions({ summary: `Base · gate ${tasks.length} tasks: nop and reference solution` }, [
+      { runKey, sandbox: config.sandbox, tasks },
+    ]);
+    const usable = gated(prepared, calibrated);
+    const { calibration } = calibrated;
+
+    let policy = prepared.basePolicy;
+    let critic: ArtifactRef | undefined;
+    let reference = await this.#evaluate('Base', policy, usable, calibration);
+    const base = { name: 'Base', kind: 'base', policy, episodes: 0, tokens: 0, chunks: [], evaluation: reference } as const;
+    this.#add({ ...base, adopted: true, decision: 'the policy that the run starts from', seconds: this.#secondsSince(this.#startedAt) });
+
+    for (let round = 1; round <= config.rounds; round++) {
+      for (const kind of ['RSR', 'RPR'] as const) {
+        const stage = `${kind}-${round}`;
+        await state.approval(stage);
+        await state.enter(stage, 'start');
+        const startedAt = Date.now();
+        const trained = await this.#train(kind, round, policy, critic, usable.training, calibration);
+        const after = await this.#evaluate(stage, trained.policy, usable, calibration);
+        const changed = trained.policy.sha256 !== policy.sha256;
+        const outcome = changed
+          ? this.#adoption(reference, after, usable)
+          : { adopted: false, decision: trained.stopped ?? 'the policy did not change' };
+        this.#add({ ...trained, ...outcome, evaluation: after, seconds: this.#secondsSince(startedAt) });
+        critic = trained.critic ?? critic;
+        if (outcome.adopted) [policy, reference] = [trained.policy, after];
+      }
+    }
+
+    await state.enter(this.#stages.at(-1)?.name ?? 'Base', 'report');
+    const written = await report.executeWithOptions({ summary: 'report and machine-readable result' }, [
+      { runKey, workflowId: this.#root, config, stages: this.#stages, calibration, wallSeconds: this.#secondsSince(this.#startedAt) },
+    ]);
+    return { runKey, config, stages: this.#stages, finalPolicy: policy, report: written.directory, table: state.finish() };
+  }
+
+  async #train(
+    kind: 'RSR' | 'RPR',
+    round: number,
+    policy: ArtifactRef,
+    critic: ArtifactRef | undefined,
+    training: readonly TaskListing[],
+    calibration: ArtifactRef,
+  ): Promise<TrainedStage> {
+    const stage = `${kind}-${round}`;
+    const input = { root: this.#root, runKey: this.#runKey, stage, round, config: this.#config, policy, training };
+    const options = { workflowId: `${this.#root}/${stage.toLowerCase()}`, ...this.#listedAs(stage) };
+    if (kind === 'RSR') {
+      return await this.#state.gate.run(rsrStage, { ...options, staticSummary: `${stage} · Recursive Self-Rewrite`, args: [input] });
+    }
+    return await this.#state.gate.run(rprStage, {
+      ...options,
+      staticSummary: `${stage} · Recursive Policy-Refine`,
+      args: [{ ...input, calibration, ...(critic ? { critic } : {}) }],
+    });
+  }
+
+  async #evaluate(stage: StageName, policy: ArtifactRef, { suites }: Usable, calibration: ArtifactRef): Promise<EvaluateResult> {
+    await this.#state.enter(stage, 'evaluation');
+    return await this.#state.gate.run(evaluation, {
+      workflowId: `${this.#root}/${stage.toLowerCase()}/evaluation`,
+      staticSummary: `${stage} · evaluation on ${suites.length} suites`,
+      ...this.#listedAs(stage),
+      args: [{ root: this.#root, runKey: this.#runKey, stage, config: this.#config, policy, suites, calibration }],
+    });
+  }
+
+  #adoption(before: EvaluateResult, after: EvaluateResult, { suites }: Usable): Pick<StageResult, 'adopted' | 'decision'> {
+    const tasks = suites.find(({ name }) => name === DEV_SUITE)?.tasks.length ?? 0;
+    const [old, now] = [devScore(before, tasks), devScore(after, tasks)];
+    if (!old || !now) return { adopted: true, decision: `there is no suite ${DEV_SUITE} to decide on` };
+    const { adopted, reason } = decideAdoption({ before: old, after: now, ...this.#config.adoption });
+    return { adopted, decision: reason };
+  }
+
+  #listedAs(stage: StageName): { typedSearchAttributes: { key: typeof attributes.stage; value: string }[] } {
+    return {
+      typedSearchAttributes: [
+        { key: attributes.stage, value: stage },
+        { key: attributes.profile, value: this.#config.profile },
+      ],
+    };
+  }
+
+  #add(stage: StageResult): void {
+    this.#stages.push(stage);
+    this.#state.evaluated(stage);
+  }
+
+  #secondsSince(start: number): number {
+    return (Date.now() - start) / 1000;
+  }
+}
+
+/** The suite that adoption is decided on, so that the reported suites stay untouched by choices. */
+const DEV_SUITE = 'dev';
+function devScore({ suites }: EvaluateResult, tasks: number): AdoptionScore | undefined {
+  const found = suites.find(({ name }) => name === DEV_SUITE);
+  return found && { mean: found.mean, standardError: found.standardError, episodes: tasks * found.scores.length };
+}
+
+type Usable = Pick<PrepareRunResult, 'suites' | 'training'>;
+
+/** I2: without the tasks that calibration rejected. A run without training or evaluation tasks cannot mean anything. */
+function gated<T extends Usable>(prepared: T, calibrated?: CalibrateResult): T {
+  const rejected = new Set(calibrated?.rejected.map(({ task }) => task));
+  const keep = ({ suite, id }: TaskListing): boolean => !rejected.has(`${suite}/${id}`);
+  const suites = prepared.suites.map((suite) => ({ ...suite, tasks: suite.tasks.filter(keep) })).filter(({ tasks }) => tasks.length > 0);
+  const training = prepared.training.filter(keep);
+  if (suites.length === 0 || training.length === 0) {
+    const reasons = calibrated?.rejected.slice(0, 5).map(({ task, reason }) => `${task}: ${reason}`) ?? [];
+    const what = suites.length === 0 ? 'evaluation' : 'training';
+    throw ApplicationFailure.nonRetryable([`no ${what} task can be used in this run`, ...reasons].join('\n'), 'TaskError');
+  }
+  return { ...prepared, suites, training };
+}
