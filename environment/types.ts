@@ -31,6 +31,9 @@ export interface Task {
   readonly agentTimeoutSec: number;
   readonly verifierTimeoutSec: number;
   readonly environment: EnvironmentSpec;
+  /** `[verifier].env` and `[solution].env`: variables of test.sh and of solve.sh. */
+  readonly verifierEnv: Readonly<Record<string, string>>;
+  readonly solutionEnv: Readonly<Record<string, string>>;
   /** Uploaded to /tests, for verification only. */
   readonly tests: FileTree;
   /** `solution/`, uploaded to /solution for the oracle only; undefined where the task has none. */
@@ -49,6 +52,8 @@ export interface EnvironmentSpec {
   readonly run: readonly string[];
   readonly memoryMb: number;
   readonly pidsLimit: number;
+  /** What the task asks for by name beyond a shell without network (`network`, `gpu`); providers refuse what they lack. */
+  readonly needs: readonly string[];
 }
 
 export interface ExecOptions {
@@ -64,6 +69,13 @@ export interface ExecResult {
   readonly timedOut: boolean;
 }
 
+/** Keeps a runaway file of the agent out of the worker's memory. */
+export interface DownloadLimit {
+  readonly maxFileBytes: number;
+  /** Called with the relative path of every file that was left out. */
+  onSkipped(path: string): void;
+}
+
 /** A running, private environment. Always close it; `close` never throws and may be called twice. */
 export interface Sandbox {
   readonly kind: SandboxKind;
@@ -71,8 +83,8 @@ export interface Sandbox {
   exec(command: string, options: ExecOptions): Promise<ExecResult>;
   /** Writes files below `destination` (absolute). Existing files are replaced; nothing is removed. */
   upload(files: FileTree, destination: string): Promise<void>;
-  /** Reads all regular files below `source` (absolute); empty map where it does not exist. */
-  download(source: string): Promise<FileTree>;
+  /** Reads all regular files below `source` (absolute); empty map where it does not exist. Files over the limit are left out and reported. */
+  download(source: string, limit?: DownloadLimit): Promise<FileTree>;
   /** undefined where there is no such file. */
   readFile(path: string): Promise<Uint8Array | undefined>;
   close(): Promise<void>;
@@ -188,6 +200,10 @@ export interface WorkspaceSnapshot {
   readonly episodeId: string;
   /** Path relative to workdir → base64 bytes and mode. */
   readonly files: Readonly<Record<string, { readonly data: string; readonly mode: number }>>;
+  /** Directories that hold no file, relative to workdir (absent when there are none). */
+  readonly emptyDirectories?: readonly string[];
+  /** Files that did not fit the size limit: the verifier does not see them (absent when there are none). */
+  readonly dropped?: readonly string[];
 }
 
 export interface CheckResult {
