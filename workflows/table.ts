@@ -17,7 +17,7 @@ export function tableStage(stage: Pick<StageResult, 'name' | 'adopted' | 'evalua
   };
 }
 
-/** `33.3 ± 1.2` for a share of 0.333 with standard error 0.012. */
+/** `33.3 ± 1.2` for a share of 0.333 with standard error 0.012; `33.3` without one. */
 export function percent(mean: number, standardError?: number): string {
   const value = (100 * mean).toFixed(1);
   return standardError === undefined ? value : `${value} ± ${(100 * standardError).toFixed(1)}`;
@@ -30,28 +30,31 @@ export interface TableCells {
   readonly footnotes: readonly string[];
 }
 
-/** The cells of the suite × stage table. Headline suites (those in the four-suite mean) carry a `*`. */
+/** The cells of the suite × stage table. Suites that count in the four-suite mean carry a `*`. */
 export function tableCells(stages: readonly TableStage[]): TableCells {
   const suites = stages[0]?.suites ?? [];
+  const repeats = Math.max(0, ...suites.map((suite) => suite.scores.length));
+  // One evaluation has no standard error; printing ± 0.0 would claim certainty.
+  const cell = (mean: number, standardError: number): string => percent(mean, repeats > 1 ? standardError : undefined);
   const rows = suites.map((suite) => [
     `${suite.name}${suite.headline ? '*' : ''}${suite.metric === 'process' ? ' (process)' : ''}`,
     ...stages.map((stage) => {
       const score = stage.suites.find(({ name }) => name === suite.name);
-      return score ? percent(score.mean, score.standardError) : '–';
+      return score ? cell(score.mean, score.standardError) : '–';
     }),
   ]);
-  rows.push(['four-suite mean', ...stages.map((stage) => percent(stage.fourSuiteMean, stage.standardError))]);
-  const repeats = Math.max(0, ...suites.map((suite) => suite.scores.length));
-  const footnotes = [`Percent, mean ± standard error of ${repeats} evaluation${repeats === 1 ? '' : 's'}. * counts in the four-suite mean.`];
-  if (stages.some((stage) => !stage.adopted)) footnotes.push('† not adopted: the next stage starts from the one before.');
+  rows.push(['four-suite mean', ...stages.map((stage) => cell(stage.fourSuiteMean, stage.standardError))]);
+  const footnotes = [`Percent, ${repeats > 1 ? `mean ± standard error of ${repeats} evaluations` : 'one evaluation'}. * counts in the four-suite mean.`];
+  if (stages.some((stage) => !stage.adopted)) footnotes.push('† not adopted: the next stage starts from the last adopted one.');
   return { header: ['suite, %', ...stages.map((stage) => `${stage.name}${stage.adopted ? '' : ' †'}`)], rows, footnotes };
 }
 
-/** The table in GitHub's Markdown; one line of text while no stage has been evaluated. */
+/** GitHub's Markdown; one line of text while no stage has been evaluated. */
 export function markdownTable(stages: readonly TableStage[]): string {
   if (stages.length === 0) return 'No stage has been evaluated yet.';
   const { header, rows, footnotes } = tableCells(stages);
-  const line = (cells: readonly string[]): string => `| ${cells.map((cell) => cell.replaceAll('|', '\\|').replaceAll('*', '\\*')).join(' | ')} |`;
+  const text = (cell: string): string => cell.replaceAll('|', '\\|').replaceAll('*', '\\*');
+  const line = (cells: readonly string[]): string => `| ${cells.map(text).join(' | ')} |`;
   const rule = `|${header.map((_, i) => (i === 0 ? ' --- ' : ' ---: ')).join('|')}|`;
-  return [line(header), rule, ...rows.map(line), '', ...footnotes.map((note) => note.replaceAll('*', '\\*'))].join('\n');
+  return [line(header), rule, ...rows.map(line), '', ...footnotes.map(text)].join('\n');
 }

@@ -1,7 +1,8 @@
 import assert from 'node:assert/strict';
 import { it } from 'node:test';
 import { stripVTControlCharacters } from 'node:util';
-import { markdownTable, percent, tableCells, terminalTable, type TableStage } from './table.ts';
+import { terminalTable } from '../records/table.ts';
+import { markdownTable, percent, tableCells, type TableStage } from './table.ts';
 
 const stage = (name: string, adopted: boolean, core: number, long?: number, repeats = 3): TableStage => {
   const suite = (suiteName: string, mean: number, standardError: number, headline: boolean): TableStage['suites'][number] => ({

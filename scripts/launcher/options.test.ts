@@ -1,0 +1,32 @@
+import assert from 'node:assert/strict';
+import { it } from 'node:test';
+import { UserError } from '../../environment/errors.ts';
+import { parseOptions } from './options.ts';
+
+it('passes on only what was asked for', () => {
+  assert.deepEqual(parseOptions([], false).input, {});
+  assert.deepEqual(parseOptions(['--profile', 'smoke', '--seed', '7', '--sandbox', 'docker'], false).input, { profile: 'smoke', seed: 7, sandbox: 'docker' });
+  assert.equal(parseOptions(['--result-file', 'r.json', '--detach'], true).resultFile, 'r.json');
+});
+
+it('sets nested fields, reading values as JSON where they are JSON', () => {
+  const { input } = parseOptions(['--set', 'rsr.epochs=3', '--set', 'rsr.learningRate=[0.001,1e-4]', '--set', 'basePolicy=models/mine', '--set', 'requireApproval=true'], false);
+  assert.deepEqual(input, { rsr: { epochs: 3, learningRate: [0.001, 0.0001] }, basePolicy: 'models/mine', requireApproval: true });
+});
+
+it('names the option, its value and what was expected', () => {
+  const fails = (args: string[], message: RegExp): void =>
+    assert.throws(
+      () => parseOptions(args, false),
+      (error: unknown) => error instanceof UserError && message.test(error.message),
+    );
+  fails(['--profile', 'fast'], /--profile is "fast"; expected one of smoke, quick, full/);
+  fails(['--seed', '-1'], /--seed/);
+  fails(['--seed=1.5'], /--seed is "1.5"; expected a whole number/);
+  fails(['--seed', '4294967296'], /expected a whole number from 0 to 4294967295/);
+  fails(['--sandbox', 'vm'], /--sandbox is "vm"; expected one of embedded, docker/);
+  fails(['--set', 'rsr.epochs'], /expected PATH=VALUE/);
+  fails(['--set', 'rsr=1', '--set', 'rsr.epochs=3'], /rsr is already set/);
+  fails(['--profil', 'smoke'], /Unknown option '--profil'/);
+  fails(['--detach'], /start-run/);
+});

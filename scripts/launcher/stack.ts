@@ -1,0 +1,110 @@
+/**
+ * Brings up what a run needs (server, workers) or joins what is already up for the data folder, and takes down what it
+ * started. The commands `start`, `up` and `start-run` differ only in what they do in between.
+ */
+import path from 'node:path';
+import type { Client } from '@temporalio/client';
+import type { SandboxKind } from '../../environment/types.ts';
+import { dataDirectory } from '../../records/paths.ts';
+import { SEARCH_ATTRIBUTES } from '../../workflows/contract.ts';
+import { signalGroup, type SupervisedChild } from './child.ts';
+import { connectClient, serverIsConfigured } from './connection.ts';
+import { freePort } from './ports.ts';
+import { ensureSearchAttributes, startDevServer } from './server.ts';
+import { isAlive, readState, updateState } from './state.ts';
+import { startWorkers, workerMarkers, workersReady } from './workers.ts';
+
+const STOP_GRACE_MS = 15_000;
+
+export interface Stack {
+  readonly data: string;
+  readonly client: Client;
+  readonly address: string;
+  /** undefined for a server that is not ours. */
+  readonly uiUrl?: string;
+  readonly logs: string;
+  /** Whether this command started the workers, and so ends them. */
+  readonly ownsWorkers: boolean;
+  stop(): Promise<void>;
+  /** Ends everything at once. */
+  kill(): void;
+}
+
+export interface Messages {
+  info(message: string): void;
+  warn(message: string): void;
+}
+
+export async function bringUp(messages: Messages, sandbox: SandboxKind | undefined, signal: AbortSignal): Promise<Stack> {
+  const data = dataDirectory();
+  if (sandbox === 'docker') await ensureDockerImage(messages);
+  const external = serverIsConfigured();
+  messages.info(external ? 'Connecting to the Temporal server of the environment …' : 'Starting the Temporal dev server …');
+  const server = external ? undefined : await startDevServer(data, SEARCH_ATTRIBUTES, messages.warn);
+  const client = server?.client ?? (await connectClient(undefined, 15_000));
+  const address = server?.address ?? process.env['TEMPORAL_ADDRESS'] ?? 'the configured server';
+  const before = await readState(data);
+  const joined = isAlive(before.launcher) && before.address === address;
+  const children: SupervisedChild[] = [];
+  const stop = async (): Promise<void> => {
+    await Promise.all(children.map((child) => child.stop(STOP_GRACE_MS)));
+    await client.connection.close();
+    if (joined) return;
+    await server?.child?.stop(STOP_GRACE_MS);
+    // A server that outlived its launcher belongs to whoever found it.
+    if (server?.foundPid !== undefined) terminate(server.foundPid);
+    await updateState(data, ({ workflowId }) => ({ ...(workflowId === undefined ? {} : { workflowId }), workers: [] }));
+  };
+  const kill = (): void => {
+    for (const child of children) child.kill();
+    server?.child?.kill();
+  };
+  try {
+    if (external) await ensureSearchAttributes(client, SEARCH_ATTRIBUTES);
+    if (joined) {
+      messages.info(`Using the workers that process ${before.launcher?.pid} keeps up for this data folder.`);
+    } else {
+      for (const orphan of before.workers.filter(isAlive)) {
+        messages.warn(`ending a worker that an earlier start left behind (process ${orphan.pid})`);
+        signalGroup(orphan.pid, 'SIGKILL');
+      }
+      const launcher = { pid: process.pid, marker: path.basename(process.argv[1] ?? 'node') };
+      await updateState(data, (state) => ({ ...state, launcher, address, workers: [] }));
+      messages.info('Starting the workers …');
+      const pids = new Map<string, number>();
+      children.push(
+        ...startWorkers({
+          data,
+          address: server?.address,
+          trainerPort: await freePort(7300),
+          warn: messages.warn,
+          onStart: (pid, marker) => {
+            pids.set(marker, pid);
+            const workers = workerMarkers.flatMap((known) => (pids.has(known) ? [{ pid: pids.get(known) ?? 0, marker: known }] : []));
+            void updateState(data, (state) => ({ ...state, workers })).catch((error: unknown) => messages.warn(String(error)));
+          },
+        }),
+      );
+      await workersReady(client, children, signal);
+    }
+    return { data, client, address, ...(server ? { uiUrl: server.uiUrl } : {}), logs: path.join(data, 'logs'), ownsWorkers: !joined, stop, kill };
+  } catch (error) {
+    await stop();
+    throw error;
+  }
+}
+
+function terminate(pid: number): void {
+  try {
+    process.kill(pid, 'SIGTERM');
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code !== 'ESRCH') throw error;
+  }
+}
+
+async function ensureDockerImage(messages: Messages): Promise<void> {
+  // Loaded only here: who runs embedded needs no Docker client.
+  const [{ default: Docker }, { ensureShellImage }] = await Promise.all([import('dockerode'), import('../docker-image.ts')]);
+  messages.info('Looking for the Docker image of the built-in tasks …');
+  await ensureShellImage(new Docker());
+}
