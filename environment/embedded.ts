@@ -9,7 +9,7 @@
  */
 import { posix } from 'node:path';
 import { Bash, InMemoryFs } from 'just-bash';
-import type { ExecutionLimits } from 'just-bash';
+import type { BashOptions } from 'just-bash';
 import { TaskError } from './errors.ts';
 import { capText } from './output-cap.ts';
 import { SHELL_IMAGE } from './shell-image.ts';
@@ -19,7 +19,7 @@ import type { DownloadLimit, ExecOptions, ExecResult, FileEntry, FileTree, Sandb
  * Counted limits end a runaway command after the same work on every machine, long before a time-out in seconds would:
  * episodes stay repeatable. A busy loop reaches 20,000 commands in about 0.5 s on one core.
  */
-const limits: ExecutionLimits = {
+const limits: NonNullable<BashOptions['executionLimits']> = {
   maxCommandCount: 20_000,
   maxLoopIterations: 20_000,
   maxAwkIterations: 200_000,

@@ -86,8 +86,10 @@ async function importFromPackages(docker: Docker, work: string): Promise<void> {
 
 async function importArchive(docker: Docker, archive: string): Promise<void> {
   const [repo = '', tag = ''] = SHELL_IMAGE.split(':');
-  const stream = await docker.importImage(archive, { repo, tag, changes: [`CMD ["/bin/bash"]`, `ENV ${path}`, `LABEL ${label}`, 'WORKDIR /app'] });
-  await finished(docker, stream);
+  // The published types know neither this call's options nor its stream.
+  const importImage = docker.importImage.bind(docker) as unknown as (file: string, options: object) => Promise<NodeJS.ReadableStream>;
+  const changes = ['CMD ["/bin/bash"]', `ENV ${path}`, `LABEL ${label}`, 'WORKDIR /app'];
+  await finished(docker, await importImage(archive, { repo, tag, changes }));
 }
 
 async function buildFromDebian(docker: Docker): Promise<void> {
