@@ -1,0 +1,152 @@
+/**
+ * How workers talk to the trainer process: `HttpTrainer` for stage loops, `HttpSampler` for rollouts. What failed is told
+ * by type: TrainerLostError and SessionLostError are worth a retry, UserError and NumericalError are not.
+ */
+import http from 'node:http';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { InfrastructureError, UserError } from '../../environment/errors.ts';
+import type { SampleRequest, SampleResult, Sampler } from '../../environment/types.ts';
+import { NumericalError } from '../errors.ts';
+import { SessionLostError, SessionPrefixError } from '../sampler-errors.ts';
+import type { AdamSettings, LossSpec, LossSums, ModelRole, SequenceBatch, TrainerClient } from '../types.ts';
+import { TrainerLostError } from './errors.ts';
+import { decode, encode } from './protocol.ts';
+
+/** How long a session's first request waits for a trainer that is being restarted. */
+const RESTART_PATIENCE_MS = 20_000;
+
+class Connection {
+  readonly #base: URL;
+  readonly #agent = new http.Agent({ keepAlive: true, maxSockets: 512 });
+  readonly #token = process.env['TERMINAL_RSI_TRAINER_TOKEN'];
+
+  constructor(baseUrl: string) {
+    this.#base = new URL(baseUrl);
+    if (this.#base.protocol !== 'http:') throw new UserError(`trainer address '${baseUrl}': expected http://host:port`);
+  }
+
+  /** @throws the typed error that the answer names, TrainerLostError when there is no answer, or the signal's reason */
+  async call(method: string, path: string, body?: unknown, signal?: AbortSignal): Promise<unknown> {
+    signal?.throwIfAborted();
+    const { status, text } = await this.#exchange(method, path, body, signal);
+    const answer = decodeAnswer(text, path);
+    if (status < 300) return answer;
+    const { code, message } = (answer as { error?: { code?: string; message?: string } }).error ?? {};
+    const what = message ?? `trainer answered ${status} to ${method} ${path}`;
+    switch (code) {
+      case 'session-lost':
+        throw new SessionLostError(what);
+      case 'session-prefix':
+        throw new SessionPrefixError(what);
+      case 'numerical':
+        throw new NumericalError(what);
+      case 'unknown-handle':
+        throw new TrainerLostError(what);
+      default:
+        throw status >= 500 ? new TrainerLostError(what) : new UserError(what);
+    }
+  }
+
+  #exchange(method: string, path: string, body: unknown, signal: AbortSignal | undefined): Promise<{ status: number; text: string }> {
+    return new Promise((resolve, reject) => {
+      const payload = body === undefined ? undefined : Buffer.from(encode(body));
+      const lost = (cause: Error): void => {
+        if (signal?.aborted) reject(signal.reason as Error);
+        else reject(new TrainerLostError(`trainer at ${this.#base.origin}: ${method} ${path} got no answer (${cause.message})`, { cause }));
+      };
+      const request = http.request(
+        new URL(path, this.#base),
+        {
+          method,
+          agent: this.#agent,
+          ...(signal && { signal }),
+          headers: {
+            ...(payload && { 'content-type': 'application/json', 'content-length': payload.length }),
+            ...(this.#token && { authorization: `Bearer ${this.#token}` }),
+          },
+        },
+        (response) => {
+          const chunks: Buffer[] = [];
+          response.on('data', (chunk: Buffer) => chunks.push(chunk));
+          response.on('error', lost);
+          response.on('end', () => resolve({ status: response.statusCode ?? 0, text: Buffer.concat(chunks).toString('utf8') }));
+        },
+      );
+      request.on('error', lost);
+      request.end(payload);
+    });
+  }
+}
+
+function decodeAnswer(text: string, path: string): unknown {
+  try {
+    return decode(text);
+  } catch (cause) {
+    throw new InfrastructureError(`trainer's answer to ${path} is not JSON: '${text.slice(0, 100)}'`, { cause });
+  }
+}
+
+/** Training over HTTP. */
+export class HttpTrainer implements TrainerClient {
+  readonly #connection: Connection;
+  constructor(baseUrl: string) {
+    this.#connection = new Connection(baseUrl);
+  }
+  async load(request: { role: ModelRole; directory: string; optimizer?: string }): Promise<string> {
+    return ((await this.#connection.call('POST', '/v1/models', request)) as { handle: string }).handle;
+  }
+  async forward(handle: string, output: 'logprobs' | 'values', batch: SequenceBatch): Promise<number[]> {
+    return ((await this.#connection.call('POST', `/v1/models/${handle}/forward`, { output, batch })) as { values: number[] }).values;
+  }
+  async forwardBackward(handle: string, loss: LossSpec, batch: SequenceBatch): Promise<LossSums> {
+    return (await this.#connection.call('POST', `/v1/models/${handle}/forward-backward`, { loss, batch })) as LossSums;
+  }
+  async optimStep(handle: string, adam: AdamSettings): Promise<{ gradientNorm: number; step: number }> {
+    return (await this.#connection.call('POST', `/v1/models/${handle}/optim-step`, adam)) as { gradientNorm: number; step: number };
+  }
+  async save(handle: string, request: { directory: string; optimizer?: string }): Promise<void> {
+    await this.#connection.call('POST', `/v1/models/${handle}/save`, request);
+  }
+  async release(handle: string): Promise<void> {
+    await this.#connection.call('DELETE', `/v1/models/${handle}`);
+  }
+}
+
+/** Sampling over HTTP. Remembers which sessions were answered before, so that a restarted trainer is noticed. */
+export class HttpSampler implements Sampler {
+  readonly #connection: Connection;
+  readonly #answered = new Set<string>();
+  constructor(baseUrl: string) {
+    this.#connection = new Connection(baseUrl);
+  }
+
+  async sample(request: SampleRequest, signal?: AbortSignal): Promise<SampleResult> {
+    const continued = this.#answered.has(request.sessionId);
+    const deadline = Date.now() + RESTART_PATIENCE_MS;
+    for (;;) {
+      try {
+        const result = (await this.#connection.call('POST', '/v1/sample', { ...request, continued }, signal)) as SampleResult;
+        this.#answered.add(request.sessionId);
+        return result;
+      } catch (error) {
+        if (continued && error instanceof TrainerLostError) {
+          this.#answered.delete(request.sessionId);
+          throw new SessionLostError(`session '${request.sessionId}': ${error.message}`, { cause: error });
+        }
+        if (error instanceof SessionLostError) this.#answered.delete(request.sessionId);
+        if (!refused(error) || Date.now() > deadline) throw error;
+        await sleep(250, undefined, signal && { signal });
+      }
+    }
+  }
+
+  async endSession(sessionId: string): Promise<void> {
+    this.#answered.delete(sessionId);
+    // A trainer that is gone has no session to end, and one that idles too long is evicted.
+    await this.#connection.call('DELETE', `/v1/sessions/${encodeURIComponent(sessionId)}`).catch(() => undefined);
+  }
+}
+
+function refused(error: unknown): boolean {
+  return error instanceof TrainerLostError && (error.cause as NodeJS.ErrnoException | undefined)?.code === 'ECONNREFUSED';
+}

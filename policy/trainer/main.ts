@@ -1,0 +1,62 @@
+/**
+ * The trainer process: owns TensorFlow, serves sampling and training over HTTP. The GPU worker forks it; alone it runs as
+ *
+ *   node --import tsx policy/trainer/main.ts
+ *
+ * Environment: TERMINAL_RSI_TRAINER_PORT (0 or unset: a free port, sent to the parent as {type: 'ready', port}),
+ * TERMINAL_RSI_TRAINER_HOST (127.0.0.1), TERMINAL_RSI_TRAINER_TOKEN (required for another host),
+ * TERMINAL_RSI_SAMPLER_SLOTS (48), TERMINAL_RSI_LOG_LEVEL (info). Logs are JSON lines on stderr.
+ *
+ * Ends when its parent dies, and on SIGTERM after the current training call.
+ */
+import pino from 'pino';
+import { UserError } from '../../environment/errors.ts';
+import { openStore } from '../../records/artifacts.ts';
+import { SamplerPool } from '../sampler-pool.ts';
+import { device } from '../tensorflow.ts';
+import { LocalTrainer } from './local.ts';
+import { startTrainerServer } from './server.ts';
+
+const logger = pino({ name: 'trainer', level: process.env['TERMINAL_RSI_LOG_LEVEL'] ?? 'info' }, pino.destination({ fd: 2, sync: true }));
+
+function integer(name: string, fallback: number, least: number, most: number): number {
+  const text = process.env[name];
+  if (text === undefined || text === '') return fallback;
+  const value = Number(text);
+  if (!Number.isInteger(value) || value < least || value > most) throw new UserError(`${name} is '${text}', expected an integer from ${least} to ${most}`);
+  return value;
+}
+
+async function main(): Promise<void> {
+  const store = openStore();
+  const samplers = new SamplerPool((sha256) => store.directory({ sha256 }), { slots: integer('TERMINAL_RSI_SAMPLER_SLOTS', 48, 1, 4096) });
+  const server = await startTrainerServer({
+    trainer: new LocalTrainer(),
+    samplers,
+    logger,
+    host: process.env['TERMINAL_RSI_TRAINER_HOST'] ?? '127.0.0.1',
+    port: integer('TERMINAL_RSI_TRAINER_PORT', 0, 0, 65535),
+    token: process.env['TERMINAL_RSI_TRAINER_TOKEN'],
+  });
+  let closing = false;
+  const close = (why: string): void => {
+    if (closing) return;
+    closing = true;
+    logger.info({ why }, 'trainer stops');
+    void server.close().finally(() => process.exit(0));
+  };
+  process.on('SIGTERM', () => close('SIGTERM'));
+  // Ctrl-C reaches the whole process group; the parent decides when its trainer ends.
+  process.on('SIGINT', () => (process.connected ? undefined : close('SIGINT')));
+  process.on('disconnect', () => {
+    logger.warn('the parent process is gone');
+    process.exit(1);
+  });
+  logger.info({ pid: process.pid, port: server.port, device: device() }, 'trainer ready');
+  process.send?.({ type: 'ready', port: server.port });
+}
+
+main().catch((error: unknown) => {
+  logger.fatal({ err: error }, 'trainer cannot start');
+  process.exit(1);
+});
