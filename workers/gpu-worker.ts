@@ -1,0 +1,42 @@
+/**
+ * Process: training activities of queue `terminal-rsi-gpu`, one at a time. It never loads TensorFlow, whose operations
+ * block; it starts and supervises the trainer process that does, and that also serves sampling to the rollout workers.
+ */
+import { Worker } from '@temporalio/worker';
+import { createGpuActivities } from '../activities/gpu-activities.ts';
+import { GPU_TASK_QUEUE } from '../workflows/contract.ts';
+import { connect } from './connection.ts';
+import { gpuDependencies } from './dependencies.ts';
+import { runWorker } from './run.ts';
+import { createLogger, installRuntime } from './runtime.ts';
+import { TrainerProcess } from './trainer-process.ts';
+import { trainerUrl } from './trainer-url.ts';
+
+const logger = createLogger('gpu-worker');
+try {
+  installRuntime(logger);
+  const trainer = new TrainerProcess({ url: trainerUrl(), logger });
+  try {
+    trainer.start();
+    const { connection, namespace } = await connect(logger);
+    // Before polling: the first TensorFlow operation may compile for minutes, which must not run against an activity's stall limit.
+    await trainer.ready();
+    const worker = await Worker.create({
+      connection,
+      namespace,
+      taskQueue: GPU_TASK_QUEUE,
+      activities: createGpuActivities(gpuDependencies(trainer)),
+      maxConcurrentActivityTaskExecutions: 1,
+      // The checkpoint starts at once; the process stays until it is written.
+      shutdownGraceTime: 0,
+      shutdownForceTime: '9s',
+    });
+    process.exitCode = await runWorker({ logger, worker, close: async () => await connection.close() });
+  } finally {
+    await trainer.stop();
+  }
+} catch (error) {
+  logger.fatal({ err: error }, 'GPU worker could not start');
+  process.exitCode = 1;
+}
+process.exit();

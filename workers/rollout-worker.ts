@@ -1,0 +1,43 @@
+/** Process: workflows and CPU activities of queue `terminal-rsi`. Several may run, on several machines with one data folder. */
+import { fileURLToPath } from 'node:url';
+import { Worker } from '@temporalio/worker';
+import { createRolloutActivities } from '../activities/rollout-activities.ts';
+import { TASK_QUEUE } from '../workflows/contract.ts';
+import { connect } from './connection.ts';
+import { rolloutDependencies } from './dependencies.ts';
+import { runWorker } from './run.ts';
+import { createLogger, installRuntime } from './runtime.ts';
+
+const logger = createLogger('rollout-worker');
+try {
+  installRuntime(logger);
+  const { connection, namespace } = await connect(logger);
+  const dependencies = await rolloutDependencies();
+  const worker = await Worker.create({
+    connection,
+    namespace,
+    taskQueue: TASK_QUEUE,
+    workflowsPath: fileURLToPath(new URL('../workflows/index.ts', import.meta.url)),
+    activities: createRolloutActivities(dependencies),
+    // Each chunk is many concurrent episodes already: more chunks only wait for the sampler.
+    maxConcurrentActivityTaskExecutions: 8,
+    // Each cached workflow holds its own copy of the zod schemas.
+    maxCachedWorkflows: 64,
+    // Cancel at once: finished episodes are journalled, unfinished ones start again anyway.
+    shutdownGraceTime: 0,
+    shutdownForceTime: '8s',
+  });
+  process.exitCode = await runWorker({
+    logger,
+    worker,
+    async close() {
+      await dependencies.close();
+      await connection.close();
+    },
+  });
+} catch (error) {
+  logger.fatal({ err: error }, 'rollout worker could not start');
+  process.exitCode = 1;
+}
+// Sandbox libraries keep timers and sockets open that must not hold a worker that has drained.
+process.exit();

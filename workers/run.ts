@@ -1,0 +1,46 @@
+/**
+ * The life of a worker process: one "ready" line, graceful end on the first signal, immediate end on the second, and an
+ * exit status that tells a supervisor when the worker failed (a worker without pollers must not look alive).
+ */
+import type { Worker } from '@temporalio/worker';
+import type { Logger } from './runtime.ts';
+
+export interface WorkerProcess {
+  readonly logger: Logger;
+  readonly worker: Worker;
+  /** Runs when the first signal arrives, before the worker has drained. */
+  onShutdown?(): void;
+  /** Runs when the worker has drained, whatever happened. */
+  close(): Promise<void>;
+}
+
+/** Runs until a signal or a failure; resolves with the process's exit status. */
+export async function runWorker({ logger, worker, onShutdown, close }: WorkerProcess): Promise<number> {
+  let signals = 0;
+  const shutDown = (why: string): void => {
+    signals++;
+    if (signals > 1) {
+      logger.warn({ why }, 'second signal: ending at once');
+      process.exit(130);
+    }
+    logger.info({ why }, 'shutting down');
+    onShutdown?.();
+    if (worker.getState() === 'RUNNING') worker.shutdown();
+  };
+  process.on('SIGINT', shutDown).on('SIGTERM', shutDown);
+  // A parent that dies without a word takes its channel with it.
+  if (process.send) process.on('disconnect', () => shutDown('parent is gone'));
+
+  try {
+    const running = worker.run();
+    logger.info({ queue: worker.options.taskQueue, identity: worker.options.identity }, 'worker ready');
+    process.send?.({ type: 'ready' });
+    await running;
+    return 0;
+  } catch (error) {
+    logger.fatal({ err: error }, 'worker failed');
+    return 1;
+  } finally {
+    await close();
+  }
+}
