@@ -33,6 +33,11 @@ export function parseOptions(args: readonly string[], allowDetach: boolean): Lau
   return { input, resultFile: values['result-file'], detach: values.detach ?? false, fresh: values.new ?? false, help: values.help ?? false };
 }
 
+/** Whether a run with these options executes in Docker. */
+export function wantsDocker(options: LaunchOptions): boolean {
+  return options.input.sandbox === 'docker';
+}
+
 function parse(args: readonly string[], allowDetach: boolean) {
   try {
     const parsed = parseArgs({

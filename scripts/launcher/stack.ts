@@ -26,8 +26,6 @@ export interface Stack {
   /** Whether this command started the workers, and so ends them. */
   readonly ownsWorkers: boolean;
   stop(): Promise<void>;
-  /** Ends everything at once. */
-  kill(): void;
 }
 
 export interface Messages {
@@ -35,7 +33,8 @@ export interface Messages {
   warn(message: string): void;
 }
 
-export async function bringUp(messages: Messages, sandbox: SandboxKind | undefined, signal: AbortSignal): Promise<Stack> {
+/** `onStarted` gets a function that ends at once what has been started so far, for a second Ctrl-C during start-up. */
+export async function bringUp(messages: Messages, sandbox: SandboxKind | undefined, signal: AbortSignal, onStarted: (kill: () => void) => void): Promise<Stack> {
   const data = dataDirectory();
   if (sandbox === 'docker') await ensureDockerImage(messages);
   const external = serverIsConfigured();
@@ -59,6 +58,7 @@ export async function bringUp(messages: Messages, sandbox: SandboxKind | undefin
     for (const child of children) child.kill();
     server?.child?.kill();
   };
+  onStarted(kill);
   try {
     if (external) await ensureSearchAttributes(client, SEARCH_ATTRIBUTES);
     if (joined) {
@@ -87,7 +87,7 @@ export async function bringUp(messages: Messages, sandbox: SandboxKind | undefin
       );
       await workersReady(client, children, signal);
     }
-    return { data, client, address, ...(server ? { uiUrl: server.uiUrl } : {}), logs: path.join(data, 'logs'), ownsWorkers: !joined, stop, kill };
+    return { data, client, address, ...(server ? { uiUrl: server.uiUrl } : {}), logs: path.join(data, 'logs'), ownsWorkers: !joined, stop };
   } catch (error) {
     await stop();
     throw error;

@@ -1,4 +1,5 @@
 /** The two worker processes: started, watched, and awaited until the server hands them tasks. */
+import { devNull } from 'node:os';
 import path from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Client } from '@temporalio/client';
@@ -32,6 +33,8 @@ export function startWorkers({ data, address, trainerPort, warn, onStart }: Work
   if (address !== undefined) {
     env['TEMPORAL_ADDRESS'] = address;
     env['TEMPORAL_NAMESPACE'] = 'default';
+    // A profile of this person's other servers must not add its credentials to our own server.
+    env['TEMPORAL_CONFIG_FILE'] = devNull;
   }
   return WORKERS.map(({ name, script, log }) => {
     const child = new SupervisedChild({
