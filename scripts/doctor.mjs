@@ -31,18 +31,26 @@ function attempt(check) {
 export async function diagnose() {
   /** @type {Check[]} */
   const checks = [];
-  const need = (name, found, fix) => checks.push({ name, state: found ? 'ok' : 'missing', found: found || 'not found', fix: found ? null : fix });
+  const need = (name, found, fix) =>
+    checks.push({ name, state: found ? 'ok' : 'missing', found: found || 'not found', fix: found ? null : fix });
 
   const node = attempt(() => checkNode());
   checks.push({ name: 'Node.js', state: node.problem ? 'missing' : 'ok', found: node.problem ?? process.versions.node, fix: node.fix });
   const platform = attempt(() => checkPlatform());
-  checks.push({ name: 'platform', state: platform.problem ? 'missing' : 'ok', found: platform.problem ?? `${process.platform}-${process.arch}`, fix: platform.fix });
+  checks.push({
+    name: 'platform',
+    state: platform.problem ? 'missing' : 'ok',
+    found: platform.problem ?? `${process.platform}-${process.arch}`,
+    fix: platform.fix,
+  });
   const { python, pip } = findPython();
   need('Python 3', python, fixes.python);
   need('pip', pip?.replace(/ from .*/, ''), fixes.pip);
   need('C++ compiler', findCompiler()?.version, fixes.compiler);
 
-  const variant = platform.value ? attempt(() => chooseVariant(undefined, undefined, platform.value)) : { value: 'cpu', problem: null, fix: null };
+  const variant = platform.value
+    ? attempt(() => chooseVariant(undefined, undefined, platform.value))
+    : { value: 'cpu', problem: null, fix: null };
   if (variant.problem) checks.push({ name: 'TensorFlow variant', state: 'missing', found: variant.problem, fix: variant.fix });
   const chosen = variant.value ?? 'cpu';
   const setup = 'npm run setup';
@@ -55,7 +63,12 @@ export async function diagnose() {
 
   const gpus = nvidiaGpus();
   const gpuSeen = hasNvidiaGpu();
-  checks.push({ name: 'NVIDIA GPU', state: gpuSeen ? 'ok' : 'absent', found: gpuSeen ? gpus.join('; ') || 'device files, but no nvidia-smi' : 'none seen', fix: null });
+  checks.push({
+    name: 'NVIDIA GPU',
+    state: gpuSeen ? 'ok' : 'absent',
+    found: gpuSeen ? gpus.join('; ') || 'device files, but no nvidia-smi' : 'none seen',
+    fix: null,
+  });
   const docker = await findDocker();
   checks.push({
     name: 'Docker engine',

@@ -59,7 +59,7 @@ async function makeAll(steps, variant) {
   });
   for (const step of steps) {
     if (step.ready()) {
-      await progress.step(step.title, async (say) => say('already there'));
+      progress.skip(step.title, 'already there');
     } else {
       await progress.step(step.title, step.make);
       made.push(step.title);
@@ -83,5 +83,7 @@ if (import.meta.url === pathToFileURL(process.argv[1] ?? '').href) {
   const started = Date.now();
   const { variant, made } = await orExplain(setUp);
   const seconds = ((Date.now() - started) / 1000).toFixed(1);
-  process.stdout.write(`Set-up complete (TensorFlow on ${variant.toUpperCase()}${made.length === 0 ? ', nothing to do' : ''}, ${seconds} s).\n`);
+  process.stdout.write(
+    `Set-up complete (TensorFlow on ${variant.toUpperCase()}${made.length === 0 ? ', nothing to do' : ''}, ${seconds} s).\n`,
+  );
 }

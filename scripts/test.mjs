@@ -11,7 +11,19 @@ import { cacheDirectory, repoRoot } from './setup/command.mjs';
 import { startDockerIfNeeded } from './setup/docker.mjs';
 import { orExplain, setUp } from './setup.mjs';
 
-const folders = ['workflows', 'activities', 'workers', 'method', 'policy', 'environment', 'records', 'scripts', 'suites', 'models', 'tests'];
+const folders = [
+  'workflows',
+  'activities',
+  'workers',
+  'method',
+  'policy',
+  'environment',
+  'records',
+  'scripts',
+  'suites',
+  'models',
+  'tests',
+];
 
 /** A file that hangs fails after this long, instead of holding everything up. */
 const fileLimitMs = 600_000;

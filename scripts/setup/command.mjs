@@ -59,7 +59,12 @@ export function execute(command, args, { cwd = repoRoot, env = process.env, fix 
       log.end();
       if (code === 0) return resolve(stdout);
       const last = tail.trim().split('\n').slice(-tailLines).join('\n    ');
-      reject(new SetupError(`${command} ${args[0] ?? ''} ended with ${signal ?? `exit code ${code}`}:\n    ${last}\n  (whole output: ${logFile})`, fix));
+      reject(
+        new SetupError(
+          `${command} ${args[0] ?? ''} ended with ${signal ?? `exit code ${code}`}:\n    ${last}\n  (whole output: ${logFile})`,
+          fix,
+        ),
+      );
     });
   });
 }

@@ -24,7 +24,9 @@ function get(path, { socketPath, host, port }) {
     const call = request({ ...(socketPath ? { socketPath } : { host, port }), path, timeout: 5_000 }, (response) => {
       let body = '';
       response.on('data', (chunk) => (body += chunk));
-      response.on('end', () => (response.statusCode === 200 ? resolve(body) : reject(new Error(`HTTP ${response.statusCode} from ${path}`))));
+      response.on('end', () =>
+        response.statusCode === 200 ? resolve(body) : reject(new Error(`HTTP ${response.statusCode} from ${path}`)),
+      );
     });
     call.on('timeout', () => call.destroy(new Error('no answer within 5 s')));
     call.on('error', reject);
@@ -60,7 +62,8 @@ export async function startDockerIfNeeded(logFile = join(cacheDirectory, 'docker
   if (found.reachable) return { started: false, reason: `engine ${found.version} answers at ${found.address}`, stop: nothing };
   const daemon = findDaemon();
   if (!daemon) return { started: false, reason: 'dockerd is not installed', stop: nothing };
-  if (process.getuid?.() !== 0) return { started: false, reason: 'dockerd is installed but not running, and only root can start it', stop: nothing };
+  if (process.getuid?.() !== 0)
+    return { started: false, reason: 'dockerd is installed but not running, and only root can start it', stop: nothing };
   if (process.env.DOCKER_HOST) return { started: false, reason: `no engine at DOCKER_HOST=${process.env.DOCKER_HOST}`, stop: nothing };
 
   mkdirSync(dirname(logFile), { recursive: true });

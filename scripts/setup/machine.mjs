@@ -97,7 +97,10 @@ export function hasNvidiaGpu() {
 
 /** GPUs as nvidia-smi names them ("NVIDIA H200, 143771 MiB, driver 570.1"), or [] without the tool. */
 export function nvidiaGpus() {
-  const done = spawnSync('nvidia-smi', ['--query-gpu=name,memory.total,driver_version', '--format=csv,noheader'], { encoding: 'utf8', timeout: 20_000 });
+  const done = spawnSync('nvidia-smi', ['--query-gpu=name,memory.total,driver_version', '--format=csv,noheader'], {
+    encoding: 'utf8',
+    timeout: 20_000,
+  });
   return done.status === 0 ? done.stdout.trim().split('\n').filter(Boolean) : [];
 }
 

