@@ -27,6 +27,8 @@ export interface SuitePlan {
 export const TRAIN = 'train';
 /** Training tasks of each trained family. */
 const TRAIN_PER_FAMILY = 8;
+/** How often an instance is drawn again when it is taken. */
+const DRAWS = 100;
 
 const special = new Set<string>([...LONG_HORIZON, WORKFLOW]);
 /** Trained families of these tiers, the tiers taking turns, without the families that have a suite of their own. */
@@ -66,14 +68,14 @@ export interface SplitTask {
 
 /** An instance whose identity is not in `taken`; adds it there. */
 function draw(family: Family, taken: Set<string>, seed: (attempt: number) => number): { instance: TaskInstance; identity: string } {
-  for (let attempt = 0; attempt < 100; attempt++) {
+  for (let attempt = 0; attempt < DRAWS; attempt++) {
     const instance = family.generate(new Random(seed(attempt)));
     const id = identity(instance);
     if (taken.has(id)) continue;
     taken.add(id);
     return { instance, identity: id };
   }
-  throw new RangeError(`Family ${family.name}: no new instance in 100 draws; expected a family with thousands of instances`);
+  throw exhausted(family);
 }
 
 let cached: { tasks: readonly SplitTask[]; identities: ReadonlySet<string> } | undefined;
@@ -109,6 +111,14 @@ export function allTasks(): { tasks: readonly SplitTask[]; identities: ReadonlyS
 
 /** An instance for a pre-training demonstration: equal to no task of any suite nor of `train`. */
 export function demonstrationInstance(family: Family, seed: number, number: number): TaskInstance {
-  const taken = new Set(allTasks().identities);
-  return draw(family, taken, (attempt) => deriveSeed('demonstration', seed, family.name, number, attempt)).instance;
+  const { identities } = allTasks();
+  for (let attempt = 0; attempt < DRAWS; attempt++) {
+    const instance = family.generate(new Random(deriveSeed('demonstration', seed, family.name, number, attempt)));
+    if (!identities.has(identity(instance))) return instance;
+  }
+  throw exhausted(family);
+}
+
+function exhausted(family: Family): RangeError {
+  return new RangeError(`Family ${family.name}: no new instance in ${DRAWS} draws; expected a family with thousands of instances`);
 }

@@ -136,7 +136,7 @@ export const editFromNote: JobMaker = (scene) => {
         ]),
         looks: [`cat ${source}`],
         right: `sed -i 's/${old}/${fresh}/g' ${path}`,
-        wrong: [`sed -i 's/${old}/${scene.word()}/g' ${path}`, `sed 's/${old}/${fresh}/g' ${path}`, `sed -i 's/${fresh}/${old}/g' ${path}`],
+        wrong: [`sed -i 's/${old}/${scene.otherNoun(fresh)}/g' ${path}`, `sed 's/${old}/${fresh}/g' ${path}`, `sed -i 's/${fresh}/${old}/g' ${path}`],
       },
       {
         say: `Then sort ${path} into ${to}.`,
@@ -170,7 +170,7 @@ export const release: JobMaker = (scene) => {
         looks: [`cat ${source}`],
         ...set(scene, key, version, config),
       },
-      { say: `Make the folder ${folder}.`, right: `mkdir ${folder}`, wrong: [`mkdir ${scene.word()}`, `touch ${folder}`] },
+      { say: `Make the folder ${folder}.`, right: `mkdir ${folder}`, wrong: [`mkdir ${scene.otherNoun(folder)}`, `touch ${folder}`] },
       {
         say: `Copy ${main} to ${target}.`,
         right: `cp ${main} ${target}`,
@@ -215,7 +215,7 @@ export const archiveLog: JobMaker = (scene) => {
         right: `echo ${word} >> ${found}`,
         wrong: [`echo ${word} > ${found}`, `echo ${word} >> ${log}`, `echo ${word} >> ${count}`],
       },
-      { say: `Make the folder ${folder}.`, right: `mkdir ${folder}`, wrong: [`mkdir ${scene.word()}`, `touch ${folder}`] },
+      { say: `Make the folder ${folder}.`, right: `mkdir ${folder}`, wrong: [`mkdir ${scene.otherNoun(folder)}`, `touch ${folder}`] },
       {
         say: `Move ${log} to ${moved}.`,
         right: `mv ${log} ${moved}`,

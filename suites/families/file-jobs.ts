@@ -71,7 +71,7 @@ export const appendLine: JobMaker = (scene): Job => {
     steps: [
       {
         right: [`echo ${word} >> ${path}`],
-        wrong: [`echo ${word} > ${path}`, `echo ${word} >> ${scene.slip(path)}`, `echo ${scene.word()} >> ${path}`, `echo ${word}`],
+        wrong: [`echo ${word} > ${path}`, `echo ${word} >> ${scene.slip(path)}`, `echo ${scene.otherNoun(word)} >> ${path}`, `echo ${word}`],
       },
     ],
     checks: [content(path, after), lastLine(path, after), lines(path, after)],
@@ -81,8 +81,8 @@ export const appendLine: JobMaker = (scene): Job => {
 export const deleteByExtension: JobMaker = (scene): Job => {
   const folder = scene.pick(['docs', 'data', 'notes']);
   const extension = scene.pick(['tmp', 'bak', 'old']);
-  const doomed = Array.from({ length: scene.number(2, 3) }, () => scene.file(extension, [scene.word()], folder));
-  const keep = scene.file('txt', [scene.word()], folder);
+  const doomed = Array.from({ length: scene.number(2, 3) }, () => scene.file(extension, [scene.filler()], folder));
+  const keep = scene.file('txt', [scene.filler()], folder);
   const other = scene.pick(['tmp', 'bak', 'old'].filter((candidate) => candidate !== extension));
   return {
     sentence: scene.pick([`Delete all ${extension} files in ${folder}.`, `Remove every ${extension} file from ${folder}.`]),
@@ -104,8 +104,8 @@ export const moveByExtension: JobMaker = (scene): Job => {
   const from = scene.pick(['docs', 'data', 'notes']);
   const extension = scene.pick(['dat', 'md']);
   const to = scene.word();
-  const moved = Array.from({ length: scene.number(2, 3) }, () => scene.file(extension, [scene.word()], from));
-  const keep = scene.file('txt', [scene.word()], from);
+  const moved = Array.from({ length: scene.number(2, 3) }, () => scene.file(extension, [scene.filler()], from));
+  const keep = scene.file('txt', [scene.filler()], from);
   const targets = moved.map((path) => path.replace(from, to));
   return {
     sentence: scene.pick([
@@ -113,7 +113,7 @@ export const moveByExtension: JobMaker = (scene): Job => {
       `Create the folder ${to}. Move every ${extension} file of ${from} there.`,
     ]),
     steps: [
-      { right: [`mkdir ${to}`, `mkdir -p ${to}`], wrong: [`mkdir ${scene.word()}`, `touch ${to}`, `mkdir ${from}/${to}`] },
+      { right: [`mkdir ${to}`, `mkdir -p ${to}`], wrong: [`mkdir ${scene.otherNoun(to)}`, `touch ${to}`, `mkdir ${from}/${to}`] },
       {
         right: [`mv ${from}/*.${extension} ${to}`],
         wrong: [`cp ${from}/*.${extension} ${to}`, `mv ${from}/* ${to}`, `mv ${moved[0]} ${to}`, `mv ${from}/*.${extension} ${from}/${to}`],
@@ -165,7 +165,7 @@ export const makeTree: JobMaker = (scene): Job => {
       { right: [`mkdir -p ${outer}/${inner}`], wrong: [`mkdir ${outer}`, `mkdir ${outer}/${inner}`, `mkdir -p ${inner}/${outer}`] },
       {
         right: [`echo ${word} > ${path}`],
-        wrong: [`echo ${word} > ${outer}/${scene.word()}.txt`, `touch ${path}`, `echo ${word} > ${scene.slip(path)}`],
+        wrong: [`echo ${word} > ${outer}/${scene.otherNoun(outer)}.txt`, `touch ${path}`, `echo ${word} > ${scene.slip(path)}`],
       },
     ],
     checks: [content(path, `${word}\n`), exists(path), { name: `folder-${outer}`, shell: `[ -d ${outer} ]` }, filled(path)],

@@ -108,7 +108,7 @@ export const findAndCopy: JobMaker = (scene): Job => {
   const folder = scene.pick(['docs', 'data', 'notes']);
   const word = scene.word();
   const [decoy] = [scene.file('txt', scene.words(2), folder)];
-  const hit = scene.file('txt', scene.random.shuffle([word, scene.word()]), folder);
+  const hit = scene.file('txt', scene.random.shuffle([word, scene.filler()]), folder);
   scene.file('txt', scene.words(2), folder);
   const to = scene.path('txt');
   return {

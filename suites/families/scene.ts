@@ -16,15 +16,22 @@ export interface Job {
 /** Adds its files to the scene and says what is to be done with them. */
 export type JobMaker = (scene: Scene) => Job;
 
+const FILLERS = 12;
+
 export class Scene {
   readonly random: Random;
   readonly files: Record<string, string> = {};
+  /** Nouns for names and for words that the task is about; each is used once. */
   private readonly nouns: string[];
+  /** Nouns for the rest of the files' contents; used again in every file, so that long tasks do not run out. */
+  private readonly fillers: string[];
   private readonly folders = new Set<string>();
 
   constructor(random: Random) {
     this.random = random;
-    this.nouns = random.shuffle(NOUNS);
+    const nouns = random.shuffle(NOUNS);
+    this.fillers = nouns.slice(0, FILLERS);
+    this.nouns = nouns.slice(FILLERS);
   }
 
   pick<T>(list: readonly T[]): T {
@@ -40,8 +47,16 @@ export class Scene {
     if (word === undefined) throw new RangeError('Scene.word: all nouns are used; expected a family to need fewer');
     return word;
   }
+  /** `n` different nouns of no importance; they occur in other files too, but never as a name or as what `word` gives. */
   words(n: number): string[] {
-    return Array.from({ length: n }, () => this.word());
+    return this.random.shuffle(this.fillers).slice(0, n);
+  }
+  filler(): string {
+    return this.pick(this.fillers);
+  }
+  /** Any noun at all but this one: a slip of the agent. */
+  otherNoun(noun: string): string {
+    return this.pick(NOUNS.filter((candidate) => candidate !== noun));
   }
   /** A path that does not exist yet, in a folder that does. */
   path(extension: string): string {
@@ -70,7 +85,7 @@ export class Scene {
   private furnish(): void {
     for (const folder of this.folders) {
       if (folder === '' || Object.keys(this.files).some((path) => path.startsWith(`${folder}/`))) continue;
-      this.files[`${folder}/${this.word()}.txt`] = text([this.word()]);
+      this.files[`${folder}/${this.word()}.txt`] = text([this.filler()]);
     }
   }
 

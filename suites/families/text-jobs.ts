@@ -93,7 +93,7 @@ export function logFile(scene: Scene): string {
   const levels = scene.random.shuffle([...LEVELS, ...LEVELS, scene.pick(LEVELS)]).slice(0, scene.number(5, 6));
   return scene.file(
     'log',
-    levels.map((level) => `${level} ${scene.word()}`),
+    levels.map((level) => `${level} ${scene.filler()}`),
   );
 }
 /** A level that some, but not all lines of the log have. */
@@ -170,11 +170,11 @@ export const lastLines = firstOrLast('tail', 'last');
 
 /** Rows `name,number,name`; the last column repeats so that it can be filtered by. */
 export function table(scene: Scene): string {
-  const [red, blue] = scene.words(2);
+  const [red, blue] = [scene.word(), scene.word()];
   const groups = scene.random.shuffle([red, blue, scene.pick([red, blue]), scene.pick([red, blue])]);
   return scene.file(
     'csv',
-    groups.map((group) => `${scene.word()},${scene.number(1, 20)},${group}`),
+    groups.map((group) => `${scene.filler()},${scene.number(1, 20)},${group}`),
   );
 }
 export function columns(content: string): string[][] {
@@ -199,7 +199,7 @@ export const cutColumn: JobMaker = (scene): Job => {
 export const sumColumn: JobMaker = (scene): Job => {
   const [from, to] = [table(scene), scene.path('txt')];
   const sum = columns(scene.textOf(from)).reduce((total, row) => total + Number(row[1]), 0);
-  const program = (column: number): string => `awk -F, '{s+=$${column}} END {print s}' ${from}`;
+  const program = (column: number): string => `awk -F, '{s+=$${column}}END{print s}' ${from}`;
   return filter(
     scene,
     [`Sum column 2 of ${from} into ${to}.`, `Write the sum of column 2 of ${from} to ${to}.`],
@@ -207,7 +207,7 @@ export const sumColumn: JobMaker = (scene): Job => {
     to,
     `${sum}\n`,
     from,
-    [program(3), `awk '{s+=$2} END {print s}' ${from}`, `cut -d, -f2 ${from}`, `wc -l < ${from}`],
+    [program(3), `awk '{s+=$2}END{print s}' ${from}`, `cut -d, -f2 ${from}`, `wc -l < ${from}`],
   );
 };
 
@@ -225,9 +225,9 @@ export const upperCase: JobMaker = (scene): Job => {
 };
 
 export const replaceWord: JobMaker = (scene): Job => {
-  const [old, fresh, other] = scene.words(3);
-  const path = scene.file('txt', scene.random.shuffle([`${old} ${other} ${old}`, `${old} ${scene.word()}`, scene.word()]));
-  const after = scene.textOf(path).replaceAll(old ?? '', fresh ?? '');
+  const [old, fresh, other] = [scene.word(), scene.word(), scene.filler()];
+  const path = scene.file('txt', scene.random.shuffle([`${old} ${other} ${old}`, `${old} ${scene.filler()}`, scene.filler()]));
+  const after = scene.textOf(path).replaceAll(old, fresh);
   return {
     sentence: scene.pick([`Replace every ${old} with ${fresh} in ${path}.`, `In ${path} change all ${old} to ${fresh}.`]),
     steps: [
@@ -241,7 +241,7 @@ export const replaceWord: JobMaker = (scene): Job => {
         ],
       },
     ],
-    checks: [content(path, after), lacks(path, old ?? ''), has(path, fresh ?? '')],
+    checks: [content(path, after), lacks(path, old), has(path, fresh)],
   };
 };
 
@@ -255,7 +255,7 @@ export const deleteLine: JobMaker = (scene): Job => {
     steps: [
       {
         right: [`sed -i '/${word}/d' ${path}`],
-        wrong: [`sed '/${word}/d' ${path}`, `sed -i '/${word}/d' ${scene.slip(path)}`, `rm ${path}`, `sed -i '/${scene.word()}/d' ${path}`],
+        wrong: [`sed '/${word}/d' ${path}`, `sed -i '/${word}/d' ${scene.slip(path)}`, `rm ${path}`, `sed -i '/${scene.otherNoun(word)}/d' ${path}`],
       },
     ],
     checks: [content(path, after), lacks(path, word), lines(path, after)],

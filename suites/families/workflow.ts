@@ -38,7 +38,7 @@ function transformation(scene: Scene): Transformation {
 
 /** Lines `name,name` for the column commands and with repetitions for the others; always in an order that is not sorted. */
 function sample(scene: Scene, { command, words }: Transformation, size: number): string[] {
-  if (command.startsWith('cut')) return Array.from({ length: size }, () => `${scene.word()},${scene.word()}`);
+  if (command.startsWith('cut')) return Array.from({ length: size }, () => scene.words(2).join(','));
   const fresh = scene.words(Math.max(1, size - words.length - 1));
   const all = [...fresh, ...words, ...(words.length > 0 ? words : fresh.slice(0, 1))];
   let shuffled = scene.random.shuffle(all);
