@@ -6,7 +6,7 @@ import { existsSync } from 'node:fs';
 import { mkdir } from 'node:fs/promises';
 import path from 'node:path';
 import type { Client } from '@temporalio/client';
-import { temporal } from '@temporalio/proto';
+import proto, { type temporal } from '@temporalio/proto';
 import { UserError } from '../../environment/errors.ts';
 import { repoRoot } from '../../records/paths.ts';
 import { logTail, SupervisedChild } from './child.ts';
@@ -100,7 +100,7 @@ export async function ensureSearchAttributes(client: Client, attributes: SearchA
 /** `KeywordList` → INDEXED_VALUE_TYPE_KEYWORD_LIST. */
 function indexedType(type: string): temporal.api.enums.v1.IndexedValueType {
   const name = `INDEXED_VALUE_TYPE_${type.replace(/(?<=[a-z])(?=[A-Z])/g, '_').toUpperCase()}`;
-  const value = (temporal.api.enums.v1.IndexedValueType as unknown as Record<string, number | undefined>)[name];
+  const value = (proto.temporal.api.enums.v1.IndexedValueType as unknown as Record<string, number | undefined>)[name];
   if (value === undefined) throw new TypeError(`search attribute type ${JSON.stringify(type)} is unknown`);
   return value;
 }

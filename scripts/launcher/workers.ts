@@ -3,7 +3,7 @@ import { devNull } from 'node:os';
 import path from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Client } from '@temporalio/client';
-import { temporal } from '@temporalio/proto';
+import proto from '@temporalio/proto';
 import { InfrastructureError } from '../../environment/errors.ts';
 import { repoRoot } from '../../records/paths.ts';
 import { GPU_TASK_QUEUE, TASK_QUEUE } from '../../workflows/contract.ts';
@@ -76,7 +76,7 @@ async function polls(client: Client, queue: string, pid: number | undefined): Pr
   const { pollers } = await client.workflowService.describeTaskQueue({
     namespace: client.options.namespace,
     taskQueue: { name: queue },
-    taskQueueType: temporal.api.enums.v1.TaskQueueType.TASK_QUEUE_TYPE_ACTIVITY,
+    taskQueueType: proto.temporal.api.enums.v1.TaskQueueType.TASK_QUEUE_TYPE_ACTIVITY,
   });
   return (pollers ?? []).some(({ identity }) => new RegExp(`(^|\\D)${pid}(\\D|$)`).test(identity ?? ''));
 }
