@@ -22,7 +22,8 @@ const runbook = (...commands: string[]): Runbook =>
 const sources = {
   verifier: ['#!/bin/sh\nif [ "$(cat /app/count.txt)" = "4711" ]; then pass exact_count; fi\n'],
   solution: ["#!/bin/sh\ngrep -c 'ERROR' /app/app.log > /app/count.txt\n"],
-  shown: ['Count the ERROR lines of app.log into count.txt.'],
+  instruction: 'Count the ERROR lines of app.log into count.txt.',
+  outputs: [] as string[],
   ownCommands: [] as string[],
 };
 
@@ -37,20 +38,31 @@ test('leak: a line of the solution, unless the agent typed the command itself wi
   assert.equal(screenLeak(runbook(command), { ...sources, ownCommands: [command] }), undefined);
 });
 
-test('leak: an expected answer the environment does not show, whoever typed it', () => {
+test('leak: an expected answer that nothing before it shows, whoever typed it', () => {
   const command = 'echo 4711 > count.txt';
   const own = { ...sources, ownCommands: [command] };
   assert.deepEqual(screenLeak(runbook(command), own), {
     rule: 'leak',
-    reason: 'writes 4711, which the verifier expects and the environment does not show',
+    reason: 'writes 4711, which the verifier expects and nothing before it shows',
   });
-  assert.equal(screenLeak(runbook(command), { ...own, shown: [...own.shown, '4711 app.log'] }), undefined);
+  assert.equal(screenLeak(runbook('wc -l app.log', command), { ...own, outputs: ['4711 app.log\n', ''] }), undefined);
+  assert.equal(screenLeak(runbook(command, 'cat count.txt'), { ...own, outputs: ['', '4711\n'] })?.rule, 'leak');
+  assert.equal(screenLeak(runbook(command), { ...own, instruction: 'Write 4711 to count.txt.' }), undefined);
   assert.equal(screenLeak(runbook('echo 12 > count.txt'), own), undefined);
 });
 
-test('written literals come from echo, printf and here-documents', () => {
-  assert.deepEqual(writtenLiterals(`printf 'total=%s\\n' 42`), ["total=%s\\n", 'total', '%s', '42']); // prettier-ignore
+test('leak: a guessed part of an expected line is found in a sed replacement; a shown part is not', () => {
+  const verifier = [`( [ "$(cat a.cfg)" = "$(printf 'level=15\\nsize=9')" ] )\n( grep -q '^size=9$' a.cfg )\n`];
+  const own = { ...sources, verifier, instruction: 'Set size in a.cfg to the number in note.txt.' };
+  const edit = "sed -i 's/size=.*/size=9/' a.cfg";
+  assert.equal(screenLeak(runbook(edit), { ...own, ownCommands: [edit] })?.rule, 'leak');
+  assert.equal(screenLeak(runbook('cat note.txt', edit), { ...own, ownCommands: ['cat note.txt', edit], outputs: ['9\n', ''] }), undefined);
+});
+
+test('written literals come from echo, printf, here-documents and sed replacements', () => {
+  assert.deepEqual(writtenLiterals("printf 'total=%s' 42"), ['total=%s', 'total', '%s', '42', 'total=%s 42']);
   assert.deepEqual(writtenLiterals("cat > a <<'EOF'\nfirst line\nEOF"), ['first line', 'first', 'line']);
+  assert.deepEqual(writtenLiterals("sed -i 's/size=.*/size=9/' a.cfg"), ['size=9', 'size', '9']);
   assert.deepEqual(writtenLiterals('grep 4711 app.log'), []);
 });
 

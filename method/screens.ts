@@ -22,8 +22,9 @@ export interface LeakSources {
   readonly verifier: readonly string[];
   /** Texts of the reference solution's files. */
   readonly solution: readonly string[];
-  /** What the environment shows the agent: the instruction and the observations of its episode. */
-  readonly shown: readonly string[];
+  readonly instruction: string;
+  /** What the runbook's steps print when executed in order; step i was typed having seen the outputs before i. */
+  readonly outputs: readonly string[];
   /** Commands the agent typed itself, in an environment without verifier and solution: equal to the solution by skill, not by leak. */
   readonly ownCommands: readonly string[];
 }
@@ -33,10 +34,11 @@ const LEAK_LINE_CHARACTERS = 20;
 
 /**
  * `leak`: the runbook contains a line of the verifier or of the reference solution, or writes a literal that the verifier compares with
- * and the environment never showed. Own commands are exempt from the comparison with solution lines only.
+ * and nothing before it showed. Own commands are exempt from the comparison with solution lines only: a lucky guess of the
+ * answer is the agent's own, and must not be taught either.
  */
 export function screenLeak(runbook: Runbook, sources: LeakSources): ScreenFinding | undefined {
-  const shown = squash(sources.shown.join('\n'));
+  const shown = squash([sources.instruction, ...sources.outputs].join('\n'));
   const prose = runbook.steps.flatMap((step) => [step.purpose, step.expected]);
   const foreign = runbookCommands(runbook).filter((command) => !sources.ownCommands.includes(command));
   const searches = [
@@ -48,10 +50,15 @@ export function screenLeak(runbook: Runbook, sources: LeakSources): ScreenFindin
     if (line !== undefined) return { rule: 'leak', reason: `contains a line of ${name}: ${clip(line)}` };
   }
   const compared = comparedLiterals(sources.verifier);
-  for (const command of runbookCommands(runbook)) {
-    const literal = writtenLiterals(command).find((candidate) => compared.has(candidate) && !shown.includes(candidate));
-    if (literal !== undefined)
-      return { rule: 'leak', reason: `writes ${clip(literal)}, which the verifier expects and the environment does not show` };
+  const known = new Set(tokens(sources.instruction));
+  for (const [index, command] of runbookCommands(runbook).entries()) {
+    const secret = writtenLiterals(command).find(
+      (literal) => compared.has(literal) && tokens(literal).some((token) => /[\p{L}\p{N}]/u.test(token) && !known.has(token)),
+    );
+    if (secret !== undefined) {
+      return { rule: 'leak', reason: `writes ${clip(secret)}, which the verifier expects and nothing before it shows` };
+    }
+    for (const token of tokens(sources.outputs[index] ?? '')) known.add(token);
   }
   return undefined;
 }
@@ -61,27 +68,42 @@ function telling(texts: readonly string[]): string[] {
   return lines.filter((line) => line.length >= LEAK_LINE_CHARACTERS && !line.startsWith('#'));
 }
 
-/** Quoted strings and numbers of two or more characters in the verifier's files: what an answer may be compared with. */
+/** Quoted strings, their lines, and numbers in the verifier's files: what an answer may be compared with. */
 function comparedLiterals(texts: readonly string[]): Set<string> {
   const literals = new Set<string>();
   for (const text of texts) {
-    for (const match of text.matchAll(/'([^'\n]{2,})'|"([^"\n]{2,})"|(?<![\w.])(\d[\d.]*\d)(?![\w.])/g)) {
-      literals.add((match[1] ?? match[2] ?? match[3] ?? '').replace(/\\n$/, '').trim());
-    }
+    // printf '…' and regular expressions stand inside "$(…)" as well, so single quotes are looked at on their own.
+    for (const match of text.matchAll(/'([^'\n]+)'/g)) addPieces(match[1] ?? '');
+    for (const match of text.matchAll(/"([^"\n]+)"/g)) addPieces(match[1] ?? '');
+    for (const match of text.matchAll(/(?<![\w.])\d[\d.]*(?![\w.])/g)) addPieces(match[0]);
   }
   return literals;
+
+  function addPieces(literal: string): void {
+    for (const piece of [literal, ...literal.split('\\n')]) {
+      const bare = piece.trim().replace(/^\^|\$$/g, '');
+      if (isTelling(bare)) literals.add(bare);
+    }
+  }
 }
 
-/** What a command writes out of its own text: arguments of echo and printf, and lines of here-documents. */
+/** One letter is everybody's, one digit may be the answer. */
+function isTelling(literal: string): boolean {
+  return literal.length > 1 || /\d/.test(literal);
+}
+
+/** What a command writes out of its own text: arguments of echo and printf, lines of here-documents, replacements of sed. */
 export function writtenLiterals(command: string): string[] {
   const literals: string[] = [];
   for (const match of command.matchAll(/\b(?:echo|printf)\s+((?:'[^']*'|"[^"]*"|[^|;&<>\n'"])+)/g)) {
-    for (const word of (match[1] ?? '').matchAll(/'([^']*)'|"([^"]*)"|(\S+)/g)) literals.push(word[1] ?? word[2] ?? word[3] ?? '');
+    const words = [...(match[1] ?? '').matchAll(/'([^']*)'|"([^"]*)"|(\S+)/g)].map((word) => word[1] ?? word[2] ?? word[3] ?? '');
+    literals.push(...words, words.join(' '));
   }
   const heredoc = /<<-?\s*['"]?(\w+)['"]?[^\n]*\n([\s\S]*?)\n\s*\1\b/.exec(command);
   if (heredoc) literals.push(...(heredoc[2] ?? '').split('\n'));
+  if (/\bsed\b/.test(command)) for (const match of command.matchAll(/\bs([/|,#])[^\n]*?\1([^\n]*?)\1/g)) literals.push(match[2] ?? '');
   const pieces = literals.flatMap((literal) => [literal, ...literal.split(/\\n|[\s,;:=]+/)]);
-  return [...new Set(pieces.map((piece) => piece.trim()).filter((piece) => piece.length >= 2 && !piece.startsWith('-')))];
+  return [...new Set(pieces.map((piece) => piece.trim()).filter((piece) => isTelling(piece) && !piece.startsWith('-')))];
 }
 
 // --- tamper -------------------------------------------------------------------------------------------------------
