@@ -44,7 +44,18 @@ export class TemporalServer {
     const attributes = Object.entries(SEARCH_ATTRIBUTES).flatMap(([name, type]) => ['--search-attribute', `${name}=${type}`]);
     const child = spawn(
       path.join(repoRoot, '.cache/tools/temporal'),
-      ['server', 'start-dev', '--headless', '--ip', '127.0.0.1', '--port', String(port), '--db-filename', path.join(folder, 'temporal.db'), ...attributes],
+      [
+        'server',
+        'start-dev',
+        '--headless',
+        '--ip',
+        '127.0.0.1',
+        '--port',
+        String(port),
+        '--db-filename',
+        path.join(folder, 'temporal.db'),
+        ...attributes,
+      ],
       { stdio: 'ignore' },
     );
     for (let tries = 0; ; tries++) {
@@ -53,7 +64,8 @@ export class TemporalServer {
         await client.workflowService.describeNamespace({ namespace: 'default' });
         return new TemporalServer(address, client, await NativeConnection.connect({ address }), child, folder);
       } catch (error) {
-        if (tries === 150 || child.exitCode !== null) throw new Error(`the Temporal dev server did not come up at ${address}`, { cause: error });
+        if (tries === 150 || child.exitCode !== null)
+          throw new Error(`the Temporal dev server did not come up at ${address}`, { cause: error });
         await sleep(200);
       }
     }
@@ -62,8 +74,11 @@ export class TemporalServer {
   /** Ids of all executions so far, oldest first. */
   async executions(): Promise<{ workflowId: string; runId: string; type: string }[]> {
     const found = [];
-    for await (const { workflowId, runId, type, startTime } of this.client.workflow.list()) found.push({ workflowId, runId, type, startTime });
-    return found.sort((a, b) => a.startTime.getTime() - b.startTime.getTime()).map(({ workflowId, runId, type }) => ({ workflowId, runId, type }));
+    for await (const { workflowId, runId, type, startTime } of this.client.workflow.list())
+      found.push({ workflowId, runId, type, startTime });
+    return found
+      .sort((a, b) => a.startTime.getTime() - b.startTime.getTime())
+      .map(({ workflowId, runId, type }) => ({ workflowId, runId, type }));
   }
 
   async stop(): Promise<void> {
@@ -88,7 +103,11 @@ let quiet = false;
 function quietRuntime(): void {
   if (quiet) return;
   quiet = true;
-  Runtime.install({ logger: new DefaultLogger('ERROR'), telemetryOptions: { logging: { filter: { core: 'ERROR', other: 'ERROR' } } }, shutdownSignals: [] });
+  Runtime.install({
+    logger: new DefaultLogger('ERROR'),
+    telemetryOptions: { logging: { filter: { core: 'ERROR', other: 'ERROR' } } },
+    shutdownSignals: [],
+  });
 }
 
 /**

@@ -30,7 +30,8 @@ export async function connect(logger: Logger, patienceMs = 60_000): Promise<Work
     } catch (error) {
       const why = error instanceof Error ? error.message : String(error);
       if (error instanceof UserError) throw error;
-      if (Date.now() > deadline) throw new UserError(`no Temporal server answers at ${address}, namespace ${namespace}: ${why}. Set TEMPORAL_ADDRESS or start one.`);
+      if (Date.now() > deadline)
+        throw new UserError(`no Temporal server answers at ${address}, namespace ${namespace}: ${why}. Set TEMPORAL_ADDRESS or start one.`);
       if (attempt % 10 === 1) logger.info({ address, why }, 'waiting for the Temporal server');
       await sleep(500);
     }
@@ -52,7 +53,10 @@ export async function ensureSearchAttributes(connection: NativeConnection, names
   const lacking = await missing();
   if (lacking.length === 0) return;
   try {
-    await operator.addSearchAttributes({ namespace, searchAttributes: Object.fromEntries(lacking.map(([name, type]) => [name, TYPES[type]])) });
+    await operator.addSearchAttributes({
+      namespace,
+      searchAttributes: Object.fromEntries(lacking.map(([name, type]) => [name, TYPES[type]])),
+    });
   } catch (error) {
     // The other worker may have been faster.
     if ((await missing()).length === 0) return;

@@ -12,7 +12,7 @@ const logger = createLogger('rollout-worker');
 try {
   installRuntime(logger);
   const { connection, namespace } = await connect(logger);
-  const dependencies = await rolloutDependencies();
+  const dependencies = rolloutDependencies(logger);
   const worker = await Worker.create({
     connection,
     namespace,

@@ -11,7 +11,9 @@ export type { Logger } from 'pino';
 export function createLogger(name: string): Logger {
   const level = process.env['TERMINAL_RSI_LOG_LEVEL'] ?? 'info';
   // Synchronous in both forms: the last words of a dying process are the ones that matter.
-  const stream = process.stdout.isTTY ? pinoPretty({ colorize: true, sync: true, ignore: 'pid,hostname' }) : pino.destination({ fd: 1, sync: true });
+  const stream = process.stdout.isTTY
+    ? pinoPretty({ colorize: true, sync: true, ignore: 'pid,hostname' })
+    : pino.destination({ fd: 1, sync: true });
   return pino({ name, level, timestamp: pino.stdTimeFunctions.isoTime }, stream);
 }
 

@@ -103,7 +103,7 @@ export class TrainerProcess {
   async #runOnce(): Promise<string> {
     const child = fork(this.#program, [], {
       execArgv: ['--import', import.meta.resolve('tsx')],
-      env: { ...process.env, TERMINAL_RSI_TRAINER_URL: this.url },
+      env: { ...process.env, TERMINAL_RSI_TRAINER_PORT: String(Number(new URL(this.url).port) || 80) },
       // Its own process group: Ctrl-C in a terminal reaches the worker only, which lets the trainer write its checkpoint.
       detached: true,
       stdio: ['ignore', 'inherit', 'inherit', 'ipc'],

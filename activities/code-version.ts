@@ -1,0 +1,31 @@
+/** Which code ran: a hash of the sources, with the commit where there is one. */
+import { execFile } from 'node:child_process';
+import { createHash } from 'node:crypto';
+import { readdir, readFile } from 'node:fs/promises';
+import path from 'node:path';
+import { promisify } from 'node:util';
+import { repoRoot } from '../records/paths.ts';
+
+const FOLDERS = ['activities', 'environment', 'method', 'policy', 'records', 'suites', 'workers', 'workflows'];
+
+/** First 12 hex digits of a SHA-256 over the folders' TypeScript sources (path, NUL, bytes), tests left out. */
+export async function sourceHash(folders: readonly string[] = FOLDERS): Promise<string> {
+  const hash = createHash('sha256');
+  for (const folder of folders) {
+    const entries = await readdir(path.join(repoRoot, folder), { recursive: true });
+    const sources = entries.filter((file) => file.endsWith('.ts') && !file.endsWith('.test.ts') && !file.startsWith('built')).sort();
+    for (const file of sources) hash.update(`${folder}/${file}\0`).update(await readFile(path.join(repoRoot, folder, file)));
+  }
+  return hash.digest('hex').slice(0, 12);
+}
+
+/** e.g. `source:1f0c… commit:9f56039`; a copy without git has no commit. */
+export async function codeVersion(): Promise<string> {
+  const source = `source:${await sourceHash()}`;
+  try {
+    const { stdout } = await promisify(execFile)('git', ['rev-parse', '--short=12', 'HEAD'], { cwd: repoRoot });
+    return `${source} commit:${stdout.trim()}`;
+  } catch {
+    return source;
+  }
+}

@@ -1,0 +1,35 @@
+/** What activities are built from. Workers make it once (workers/dependencies.ts); tests give parts of their own. */
+import type { EpisodeCodec, Sampler, SandboxKind, SandboxProvider, Task } from '../environment/types.ts';
+import type { TrainerClient } from '../policy/types.ts';
+import type { ArtifactStore } from '../records/artifacts.ts';
+import type { TaskListing } from '../workflows/contract.ts';
+
+export interface RolloutDependencies {
+  readonly store: ArtifactStore;
+  /** The data folder: journals and reports live below it. */
+  readonly data: string;
+  readonly sampler: Sampler;
+  provider(kind: SandboxKind): SandboxProvider;
+  /** Throws TaskError when the directory is not the task that the listing names. */
+  task(listing: Pick<TaskListing, 'suite' | 'id' | 'checksum'>): Promise<Task>;
+  /** Codec and context length in tokens of the policy in this directory. */
+  policy(directory: string): Promise<PolicyText>;
+}
+export interface PolicyText {
+  readonly codec: EpisodeCodec;
+  readonly contextLength: number;
+}
+
+export interface GpuDependencies {
+  readonly store: ArtifactStore;
+  readonly data: string;
+  readonly client: TrainerClient;
+  readonly trainer: TrainerSupervisor;
+  /** Seconds without a finished training step after which the trainer counts as hung. */
+  readonly stallSeconds: number;
+}
+/** The part of workers/trainer-process.ts that activities use. */
+export interface TrainerSupervisor {
+  ready(patienceMs?: number, signal?: AbortSignal): Promise<void>;
+  restart(reason: string): void;
+}

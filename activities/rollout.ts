@@ -1,0 +1,105 @@
+/**
+ * Rolls out one chunk of episodes, all at the same time, because the sampler is fastest with many. Finished episodes are
+ * journalled; the artifacts list them in the order of the request, whatever order they finished in.
+ */
+import { activityInfo, cancellationSignal } from '@temporalio/activity';
+import { availableParallelism } from 'node:os';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { InfrastructureError } from '../environment/errors.ts';
+import { runEpisode } from '../environment/harness.ts';
+import type { EpisodeResult } from '../environment/harness.ts';
+import type { Sampler } from '../environment/types.ts';
+import type { EpisodeRequest, RolloutInput, RolloutResult } from '../workflows/contract.ts';
+import { forEachConcurrently } from './concurrency.ts';
+import type { RolloutDependencies } from './dependencies.ts';
+import { episodeId, episodeSeed, journalFile } from './episode-names.ts';
+import { startHeartbeat } from './heartbeat.ts';
+import { Journal } from './journal.ts';
+
+/** Each trainer restart costs an episode its session; more often than this in one episode, something else is wrong. */
+const RESTARTS_PER_EPISODE = 20;
+/** A container costs tens of megabytes and its start a core for a moment; an embedded sandbox costs next to nothing. */
+const DOCKER_EPISODES = Math.max(8, 4 * availableParallelism());
+
+export async function rollout(deps: RolloutDependencies, input: RolloutInput): Promise<RolloutResult> {
+  const { store, data } = deps;
+  const { key, chunk, runSeed, sandbox, temperature, rollout: limits, episodes, policy } = input;
+  const text = await deps.policy(await store.directory(policy));
+  const provider = deps.provider(sandbox);
+  const inputs = { policy: policy.sha256, runSeed, sandbox, temperature, limits, tasks: episodes.map(({ task }) => task.checksum) };
+  const journal = await Journal.open<EpisodeResult>(journalFile(data, key, String(chunk)), inputs);
+  let restarts = 0;
+  const beat = startHeartbeat(() => ({ done: journal.size, total: episodes.length, restarts }));
+  try {
+    const roll = async (request: EpisodeRequest, signal: AbortSignal): Promise<void> => {
+      const id = episodeId(key, request);
+      if (journal.get(id)) return;
+      const task = await deps.task(request.task);
+      for (let restart = 0; ; restart++) {
+        try {
+          const result = await runEpisode({
+            episodeId: id,
+            suite: request.task.suite,
+            task,
+            harness: request.harness,
+            sample: request.sample,
+            seed: episodeSeed(runSeed, key, request),
+            turnSeed: (turn) => episodeSeed(runSeed, key, request, turn),
+            provider,
+            runKey: key.runKey,
+            limits,
+            ...text,
+            sampler: named(deps.sampler, `${key.runKey}/${activityInfo().attempt}/${restart}`),
+            policy: policy.sha256,
+            temperature,
+            signal,
+          });
+          await journal.append(id, result);
+          return;
+        } catch (error) {
+          if (!isSessionLost(error) || restart === RESTARTS_PER_EPISODE) throw error;
+          restarts++;
+          await sleep(250, undefined, { signal });
+        }
+      }
+    };
+    await forEachConcurrently(episodes, sandbox === 'docker' ? DOCKER_EPISODES : episodes.length, cancellationSignal(), roll);
+    const results = episodes.map((request) => {
+      const result = journal.get(episodeId(key, request));
+      if (!result) throw new InfrastructureError(`episode ${episodeId(key, request)} is missing in its journal`);
+      return result;
+    });
+    return {
+      episodes: await store.putJsonLines(
+        'episodes',
+        results.map(({ record }) => record),
+      ),
+      tokens: await store.putJsonLines(
+        'tokens',
+        results.map(({ tokens }) => tokens),
+      ),
+      snapshots: await store.putJsonLines(
+        'snapshots',
+        results.map(({ snapshot }) => snapshot),
+      ),
+      episodeCount: results.length,
+      agentTokens: results.reduce((sum, { record }) => sum + record.agentTokens, 0),
+      totalTokens: results.reduce((sum, { record }) => sum + record.totalTokens, 0),
+    };
+  } finally {
+    beat.stop();
+    await journal.close();
+  }
+}
+
+/** Session names that neither another run nor an earlier attempt of this one uses. */
+function named(sampler: Sampler, prefix: string): Sampler {
+  return {
+    sample: (request, signal) => sampler.sample({ ...request, sessionId: `${prefix}/${request.sessionId}` }, signal),
+    endSession: (sessionId) => sampler.endSession(`${prefix}/${sessionId}`),
+  };
+}
+
+function isSessionLost(error: unknown): boolean {
+  return error instanceof InfrastructureError && (error as { code?: unknown }).code === 'session-lost';
+}

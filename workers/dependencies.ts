@@ -1,0 +1,70 @@
+/** What the workers' activities are built from: the artifact store, sandboxes, tasks, policies and the trainer's clients. */
+import { readFile } from 'node:fs/promises';
+import path from 'node:path';
+import type { GpuDependencies, PolicyText, RolloutDependencies, TrainerSupervisor } from '../activities/dependencies.ts';
+import { DockerProvider } from '../environment/docker.ts';
+import { EmbeddedProvider } from '../environment/embedded.ts';
+import { TaskError, UserError } from '../environment/errors.ts';
+import { TaskCache } from '../environment/task.ts';
+import type { SandboxKind, SandboxProvider } from '../environment/types.ts';
+import { loadCodec } from '../policy/codec.ts';
+import { HttpSampler, HttpTrainer } from '../policy/trainer/client.ts';
+import { openStore } from '../records/artifacts.ts';
+import { dataDirectory } from '../records/paths.ts';
+import { suiteDirectory } from '../suites/suites.ts';
+import type { Logger } from './runtime.ts';
+import { trainerUrl } from './trainer-url.ts';
+
+export function rolloutDependencies(logger: Logger): RolloutDependencies & { close(): Promise<void> } {
+  const providers = new Map<SandboxKind, SandboxProvider>();
+  const tasks = new TaskCache(logger);
+  const policies = new Map<string, Promise<PolicyText>>();
+  return {
+    store: openStore(),
+    data: dataDirectory(),
+    sampler: new HttpSampler(trainerUrl()),
+    provider(kind) {
+      let provider = providers.get(kind);
+      // Made when first asked for: a machine without Docker runs embedded tasks all the same.
+      if (!provider) providers.set(kind, (provider = kind === 'docker' ? new DockerProvider() : new EmbeddedProvider()));
+      return provider;
+    },
+    async task({ suite, id, checksum }) {
+      const directory = path.join(suiteDirectory(suite), id);
+      const task = await tasks.load(directory);
+      if (task.checksum !== checksum) {
+        throw new TaskError(
+          `task ${suite}/${id} in ${directory} has checksum ${task.checksum}, expected ${checksum}: it changed after the run began`,
+        );
+      }
+      return task;
+    },
+    policy(directory) {
+      const known = policies.get(directory) ?? readPolicy(directory);
+      policies.set(directory, known);
+      known.catch(() => policies.delete(directory));
+      return known;
+    },
+    async close() {
+      await Promise.all([...providers.values()].map((provider) => provider.close()));
+    },
+  };
+}
+
+/** Seconds without a training step after which the trainer is restarted; TERMINAL_RSI_STALL_SECONDS. */
+const STALL_SECONDS = 600;
+
+export function gpuDependencies(trainer: TrainerSupervisor): GpuDependencies {
+  const stallSeconds = Number(process.env['TERMINAL_RSI_STALL_SECONDS'] ?? STALL_SECONDS);
+  if (!(stallSeconds > 0))
+    throw new UserError(`TERMINAL_RSI_STALL_SECONDS: got ${process.env['TERMINAL_RSI_STALL_SECONDS']}, expected a number above 0`);
+  return { store: openStore(), data: dataDirectory(), client: new HttpTrainer(trainerUrl()), trainer, stallSeconds };
+}
+
+async function readPolicy(directory: string): Promise<PolicyText> {
+  const file = path.join(directory, 'config.json');
+  const { max_position_embeddings: contextLength } = JSON.parse(await readFile(file, 'utf8')) as { max_position_embeddings?: unknown };
+  if (typeof contextLength !== 'number')
+    throw new UserError(`${file}: max_position_embeddings is ${JSON.stringify(contextLength)}, expected a number of tokens`);
+  return { codec: loadCodec(directory), contextLength };
+}
