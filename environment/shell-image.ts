@@ -96,7 +96,7 @@ async function buildFromDebian(docker: Docker): Promise<void> {
   const context = pack();
   context.entry({ name: 'Dockerfile' }, `FROM debian:bookworm-slim\nENV ${path}\nLABEL ${label}\nRUN ln -sf bash /bin/sh\nWORKDIR /app\nCMD ["/bin/bash"]\n`);
   context.finalize();
-  await finished(docker, await docker.buildImage(context, { t: SHELL_IMAGE }));
+  await finished(docker, await docker.buildImage(context as unknown as NodeJS.ReadableStream, { t: SHELL_IMAGE }));
 }
 
 /** Waits for the daemon's progress stream and turns an error in it into a rejection. */

@@ -1,0 +1,61 @@
+/** Files in and out of a container, as tar archives through the daemon. */
+import { posix } from 'node:path';
+import type Docker from 'dockerode';
+import { extract, pack } from 'tar-stream';
+import type { DownloadLimit, FileTree } from './types.ts';
+
+/** A download stops collecting beyond this many bytes; the files after it are reported as skipped. */
+const downloadLimitBytes = 64 * 1024 * 1024;
+
+/** Writes files below `destination`. Parent directories are named in the archive: those that the daemon invents are closed to a root without capabilities. */
+export async function putFiles(container: Docker.Container, files: FileTree, destination: string): Promise<void> {
+  if (files.size === 0) return;
+  const archive = pack();
+  const made = new Set<string>(['', '.']);
+  const directory = (path: string): void => {
+    if (made.has(path)) return;
+    made.add(path);
+    directory(posix.dirname(path));
+    archive.entry({ name: `${path}/`, type: 'directory', mode: 0o755 });
+  };
+  for (const [path, entry] of files) {
+    const name = posix.join(destination, path).slice(1);
+    directory(posix.dirname(name));
+    archive.entry({ name, mode: entry.mode }, Buffer.from(entry.data));
+  }
+  archive.finalize();
+  const chunks: Buffer[] = [];
+  for await (const chunk of archive) chunks.push(chunk as Buffer);
+  await container.putArchive(Buffer.concat(chunks), { path: '/' });
+}
+
+/** Regular files below `source`, or the file itself under the empty path; undefined where nothing is there. */
+export async function getFiles(container: Docker.Container, source: string, limit?: DownloadLimit): Promise<FileTree | undefined> {
+  let archive: NodeJS.ReadableStream;
+  try {
+    archive = await container.getArchive({ path: source });
+  } catch (error) {
+    if ((error as { statusCode?: number }).statusCode === 404) return undefined;
+    throw error;
+  }
+  const files: FileTree = new Map();
+  let total = 0;
+  const reader = extract();
+  archive.on('error', (error) => reader.destroy(error));
+  archive.pipe(reader);
+  for await (const entry of reader) {
+    const { name, type, size = 0, mode = 0o644 } = entry.header;
+    const path = name.split('/').slice(1).join('/'); // the first part is the source's own name
+    const fits = size <= (limit?.maxFileBytes ?? downloadLimitBytes) && total + size <= downloadLimitBytes;
+    const chunks: Buffer[] = [];
+    for await (const chunk of entry) if (type === 'file' && fits) chunks.push(chunk as Buffer);
+    if (type !== 'file') continue;
+    if (!fits) {
+      limit?.onSkipped(path);
+      continue;
+    }
+    total += size;
+    files.set(path, { data: Buffer.concat(chunks), mode: mode & 0o777 });
+  }
+  return new Map([...files].sort(([a], [b]) => (a < b ? -1 : 1)));
+}

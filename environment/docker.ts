@@ -1,0 +1,270 @@
+/**
+ * The Docker sandbox: a fresh container per sandbox, without network and capabilities, with limits on memory and processes.
+ *
+ * Nothing may be left behind. A container's name follows from its labels, so that a retry finds and removes what
+ * a crashed attempt left; `close` removes it in every outcome; `sweep` removes by label what no living owner holds.
+ */
+import { createHash } from 'node:crypto';
+import { hostname } from 'node:os';
+import Docker from 'dockerode';
+import { ContainerShell } from './docker-exec.ts';
+import { getFiles, putFiles } from './docker-files.ts';
+import { InfrastructureError, TaskError, UserError } from './errors.ts';
+import { ensureShellImage, finished, hasImage, SHELL_IMAGE } from './shell-image.ts';
+import type { DownloadLimit, ExecOptions, ExecResult, FileTree, Sandbox, SandboxLabels, SandboxProvider, Task } from './types.ts';
+
+export interface DockerProviderOptions {
+  /** Default: the engine that DOCKER_HOST or the usual socket names. */
+  readonly docker?: Docker;
+  /** Containers being created at the same time: a daemon answers with errors when too many start at once. */
+  readonly concurrentStarts?: number;
+}
+
+const label = { run: 'terminal-rsi.run', episode: 'terminal-rsi.episode', purpose: 'terminal-rsi.purpose', owner: 'terminal-rsi.owner' } as const;
+const owner = `${hostname()}:${process.pid}`;
+/** Seconds for each RUN line of the environment. */
+const runTimeoutSec = 120;
+/** Keeps the container up, also when the agent kills every `sleep`. */
+const keeper = ['/bin/sh', '-c', 'while :; do sleep 3600; done'];
+
+export class DockerProvider implements SandboxProvider {
+  readonly kind = 'docker';
+  readonly #docker: Docker;
+  readonly #starts: Semaphore;
+  readonly #images = new Map<string, Promise<void>>();
+  readonly #live = new Map<string, DockerSandbox | undefined>();
+
+  constructor(options: DockerProviderOptions = {}) {
+    this.#docker = options.docker ?? new Docker();
+    this.#starts = new Semaphore(options.concurrentStarts ?? 4);
+  }
+
+  refusal(task: Task): string | undefined {
+    const { needs } = task.environment;
+    return needs.length > 0 ? `it needs ${needs.join(', ')}; the docker sandbox runs without network and devices` : undefined;
+  }
+
+  async start(task: Task, labels: SandboxLabels, signal?: AbortSignal): Promise<Sandbox> {
+    const refusal = this.refusal(task);
+    if (refusal !== undefined) throw new TaskError(`${task.id}: ${refusal}`);
+    const name = this.#reserveName(labels);
+    let sandbox: DockerSandbox | undefined;
+    try {
+      await this.#image(task.environment.image);
+      const container = await this.#starts.run(async () => {
+        signal?.throwIfAborted();
+        const created = await this.#create(name, task, labels);
+        sandbox = new DockerSandbox(created, task, () => this.#live.delete(name));
+        this.#live.set(name, sandbox);
+        await putFiles(created, task.environment.files, '/');
+        await created.start();
+        return sandbox;
+      });
+      for (const line of task.environment.run) {
+        const result = await container.exec(line, { timeoutSec: runTimeoutSec, cwd: '/', ...(signal ? { signal } : {}) });
+        if (result.exitCode !== 0) throw new TaskError(`${task.id}: RUN ${line} exited with ${result.exitCode}: ${(result.stderr || result.stdout).trim().slice(-300)}`);
+      }
+      return container;
+    } catch (error) {
+      if (sandbox) await sandbox.close();
+      else this.#live.delete(name);
+      signal?.throwIfAborted();
+      throw typed(error, 'start a container');
+    }
+  }
+
+  async sweep(runKey: string): Promise<number> {
+    try {
+      const found = await this.#docker.listContainers({ all: true, filters: { label: [`${label.run}=${runKey}`] } });
+      const abandoned = found.filter((container) => !this.#isOwned(container));
+      await Promise.all(abandoned.map((container) => remove(this.#docker.getContainer(container.Id))));
+      return abandoned.length;
+    } catch (error) {
+      throw typed(error, `sweep the containers of run ${runKey}`);
+    }
+  }
+
+  async close(): Promise<void> {
+    await Promise.all([...this.#live.values()].map((sandbox) => sandbox?.close()));
+  }
+
+  /** Held by this provider, or by another process of this machine that is alive. */
+  #isOwned(container: Docker.ContainerInfo): boolean {
+    if (container.Names.some((name) => this.#live.has(name.slice(1)))) return true;
+    const [host, pid] = (container.Labels[label.owner] ?? '').split(':');
+    return host === hostname() && Number(pid) !== process.pid && isAlive(Number(pid));
+  }
+
+  /** The name follows from the labels; only a second living sandbox with equal labels in this process gets a number behind it. */
+  #reserveName(labels: SandboxLabels): string {
+    const digest = createHash('sha256').update([labels.runKey, labels.episodeId, labels.purpose].join('\0')).digest('hex').slice(0, 20);
+    const base = `terminal-rsi-${labels.purpose}-${digest}`;
+    let name = base;
+    for (let number = 2; this.#live.has(name); number++) name = `${base}-${number}`;
+    this.#live.set(name, undefined);
+    return name;
+  }
+
+  async #create(name: string, task: Task, labels: SandboxLabels): Promise<Docker.Container> {
+    const { image, env, memoryMb, pidsLimit } = task.environment;
+    const bytes = memoryMb * 1024 * 1024;
+    const options: Docker.ContainerCreateOptions = {
+      name,
+      Image: image,
+      Entrypoint: keeper,
+      Cmd: [],
+      Hostname: 'localhost', // else a new one per container, seen in observations
+      WorkingDir: task.workdir,
+      User: '0',
+      Env: Object.entries({ HOME: '/root', ...env }).map(([key, value]) => `${key}=${value}`),
+      Labels: { [label.run]: labels.runKey, [label.episode]: labels.episodeId, [label.purpose]: labels.purpose, [label.owner]: owner },
+      HostConfig: {
+        NetworkMode: 'none',
+        CapDrop: ['ALL'],
+        SecurityOpt: ['no-new-privileges'],
+        Init: true, // reaps orphans: otherwise zombies fill the pids limit
+        Memory: bytes,
+        MemorySwap: bytes,
+        PidsLimit: pidsLimit,
+        LogConfig: { Type: 'none', Config: {} },
+        RestartPolicy: { Name: 'no' },
+      },
+    };
+    try {
+      return await this.#docker.createContainer(options);
+    } catch (error) {
+      if (statusOf(error) !== 409) throw error;
+      await remove(this.#docker.getContainer(name)); // a crashed attempt's leftover
+      return await this.#docker.createContainer(options);
+    }
+  }
+
+  /** Makes sure that the image is there, once per image. */
+  #image(name: string): Promise<void> {
+    const known = this.#images.get(name);
+    if (known) return known;
+    const making = name === SHELL_IMAGE ? ensureShellImage(this.#docker).then(() => undefined) : this.#pull(name);
+    this.#images.set(name, making);
+    making.catch(() => this.#images.delete(name));
+    return making;
+  }
+
+  async #pull(name: string): Promise<void> {
+    if (await hasImage(this.#docker, name)) return;
+    try {
+      await finished(this.#docker, (await this.#docker.pull(/[:@]/.test(name) ? name : `${name}:latest`)) as NodeJS.ReadableStream);
+    } catch (error) {
+      throw new UserError(`the image ${name} is not on this machine and cannot be pulled: ${(error as Error).message}. Load it with docker load or docker build, or use the tasks that start FROM ${SHELL_IMAGE}`);
+    }
+  }
+}
+
+class DockerSandbox implements Sandbox {
+  readonly kind = 'docker';
+  readonly #container: Docker.Container;
+  readonly #shell: ContainerShell;
+  readonly #workdir: string;
+  readonly #onClosed: () => void;
+  #closing: Promise<void> | undefined;
+
+  constructor(container: Docker.Container, task: Task, onClosed: () => void) {
+    this.#container = container;
+    this.#shell = new ContainerShell(container);
+    this.#workdir = task.workdir;
+    this.#onClosed = onClosed;
+  }
+
+  async exec(command: string, options: ExecOptions): Promise<ExecResult> {
+    try {
+      return await this.#shell.exec(command, { ...options, cwd: options.cwd ?? this.#workdir });
+    } catch (error) {
+      options.signal?.throwIfAborted();
+      throw typed(error, 'run a command in a container');
+    }
+  }
+
+  async upload(files: FileTree, destination: string): Promise<void> {
+    await putFiles(this.#container, files, destination).catch((error: unknown) => {
+      throw typed(error, `write files to ${destination}`);
+    });
+  }
+
+  async download(source: string, limit?: DownloadLimit): Promise<FileTree> {
+    try {
+      return (await getFiles(this.#container, source, limit)) ?? new Map();
+    } catch (error) {
+      throw typed(error, `read files from ${source}`);
+    }
+  }
+
+  async readFile(path: string): Promise<Uint8Array | undefined> {
+    return (await this.download(path)).get('')?.data;
+  }
+
+  close(): Promise<void> {
+    this.#shell.close();
+    // A failed removal is left to the sweeper: an episode's result must not be lost for it.
+    this.#closing ??= remove(this.#container)
+      .catch(() => undefined)
+      .finally(this.#onClosed);
+    return this.#closing;
+  }
+}
+
+/** Removes a container by force, with its volumes. One that is gone or going is success. */
+async function remove(container: Docker.Container): Promise<void> {
+  for (let attempt = 1; ; attempt++) {
+    try {
+      await container.remove({ force: true, v: true });
+      return;
+    } catch (error) {
+      if (statusOf(error) === 404) return;
+      if (statusOf(error) === 409 && /already in progress/.test((error as Error).message)) return;
+      if (attempt === 3) throw error;
+      await new Promise((resolve) => setTimeout(resolve, 200 * attempt));
+    }
+  }
+}
+
+function typed(error: unknown, action: string): Error {
+  if (error instanceof InfrastructureError || error instanceof TaskError || error instanceof UserError) return error;
+  const { code, message } = error as NodeJS.ErrnoException;
+  if (code === 'ENOENT' || code === 'ECONNREFUSED' || code === 'EACCES') {
+    return new InfrastructureError(`cannot ${action}: no Docker engine answers (${message}); start Docker, or set DOCKER_HOST, or use the embedded sandbox`);
+  }
+  return new InfrastructureError(`cannot ${action}: ${message}`);
+}
+
+function statusOf(error: unknown): number | undefined {
+  return (error as { statusCode?: number }).statusCode;
+}
+
+function isAlive(pid: number): boolean {
+  try {
+    process.kill(pid, 0);
+    return true;
+  } catch (error) {
+    return (error as NodeJS.ErrnoException).code === 'EPERM';
+  }
+}
+
+class Semaphore {
+  #free: number;
+  readonly #waiting: (() => void)[] = [];
+
+  constructor(slots: number) {
+    this.#free = slots;
+  }
+
+  async run<T>(action: () => Promise<T>): Promise<T> {
+    if (this.#free > 0) this.#free--;
+    else await new Promise<void>((resolve) => this.#waiting.push(resolve));
+    try {
+      return await action();
+    } finally {
+      const next = this.#waiting.shift();
+      if (next) next();
+      else this.#free++;
+    }
+  }
+}
