@@ -48,7 +48,13 @@ export class LocalTrainer implements TrainerClient {
     return this.#serially(() => {
       const model = loadModel(request.directory, request.role);
       const handle = `${request.role}-${process.pid}-${this.#next++}`;
-      this.#loaded.set(handle, { model, directory: request.directory, optimizer: undefined, optimizerDirectory: request.optimizer, gradients: undefined });
+      this.#loaded.set(handle, {
+        model,
+        directory: request.directory,
+        optimizer: undefined,
+        optimizerDirectory: request.optimizer,
+        gradients: undefined,
+      });
       // Moments cost twice the weights; a model that is only evaluated never gets them, one that resumes must fail here if they are broken.
       if (request.optimizer !== undefined) this.#optimizer(this.#get(handle));
       return handle;
@@ -107,12 +113,14 @@ export class LocalTrainer implements TrainerClient {
 
   #get(handle: string): Loaded {
     const loaded = this.#loaded.get(handle);
-    if (loaded === undefined) throw new TrainerLostError(`no model with handle '${handle}': the trainer was restarted, or the model was released`);
+    if (loaded === undefined)
+      throw new TrainerLostError(`no model with handle '${handle}': the trainer was restarted, or the model was released`);
     return loaded;
   }
 
   #optimizer(loaded: Loaded): Optimizer {
-    loaded.optimizer ??= loaded.optimizerDirectory === undefined ? createOptimizer(loaded.model) : loadOptimizer(loaded.model, loaded.optimizerDirectory);
+    loaded.optimizer ??=
+      loaded.optimizerDirectory === undefined ? createOptimizer(loaded.model) : loadOptimizer(loaded.model, loaded.optimizerDirectory);
     return loaded.optimizer;
   }
 

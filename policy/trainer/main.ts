@@ -23,7 +23,8 @@ function integer(name: string, fallback: number, least: number, most: number): n
   const text = process.env[name];
   if (text === undefined || text === '') return fallback;
   const value = Number(text);
-  if (!Number.isInteger(value) || value < least || value > most) throw new UserError(`${name} is '${text}', expected an integer from ${least} to ${most}`);
+  if (!Number.isInteger(value) || value < least || value > most)
+    throw new UserError(`${name} is '${text}', expected an integer from ${least} to ${most}`);
   return value;
 }
 

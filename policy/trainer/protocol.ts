@@ -29,10 +29,22 @@ export const sampleSchema = z.strictObject({
   /** true: an earlier request of this session was answered; false: the session's first request. */
   continued: z.boolean().optional(),
 });
-export const loadSchema = z.strictObject({ role: z.enum(['actor', 'critic']), directory: z.string().min(1), optimizer: z.string().min(1).optional() });
+export const loadSchema = z.strictObject({
+  role: z.enum(['actor', 'critic']),
+  directory: z.string().min(1),
+  optimizer: z.string().min(1).optional(),
+});
 const batchSchema = z
-  .strictObject({ rows: z.number().int().min(1), length: z.number().int().min(1), tokens: z.array(token), mask: z.array(z.union([z.literal(0), z.literal(1)])) })
-  .refine((batch) => batch.tokens.length === batch.rows * batch.length && batch.mask.length === batch.tokens.length, 'expected rows x length tokens and as many mask entries');
+  .strictObject({
+    rows: z.number().int().min(1),
+    length: z.number().int().min(1),
+    tokens: z.array(token),
+    mask: z.array(z.union([z.literal(0), z.literal(1)])),
+  })
+  .refine(
+    (batch) => batch.tokens.length === batch.rows * batch.length && batch.mask.length === batch.tokens.length,
+    'expected rows x length tokens and as many mask entries',
+  );
 export const forwardSchema = z.strictObject({ output: z.enum(['logprobs', 'values']), batch: batchSchema });
 const lossSchema = z.discriminatedUnion('kind', [
   z.strictObject({ kind: z.literal('sft'), denominator: z.number().positive() }),
@@ -48,7 +60,13 @@ const lossSchema = z.discriminatedUnion('kind', [
     referenceLogprobs: numbers,
     entropyCoefficient: z.number(),
   }),
-  z.strictObject({ kind: z.literal('value'), denominator: z.number().positive(), returns: numbers, oldValues: numbers, clip: z.number().min(0) }),
+  z.strictObject({
+    kind: z.literal('value'),
+    denominator: z.number().positive(),
+    returns: numbers,
+    oldValues: numbers,
+    clip: z.number().min(0),
+  }),
 ]);
 export const forwardBackwardSchema = z.strictObject({ loss: lossSchema, batch: batchSchema });
 export const optimStepSchema = z.strictObject({
@@ -61,7 +79,8 @@ export const optimStepSchema = z.strictObject({
 });
 export const saveSchema = z.strictObject({ directory: z.string().min(1), optimizer: z.string().min(1).optional() });
 
-export type ErrorCode = 'bad-request' | 'session-prefix' | 'session-lost' | 'numerical' | 'unknown-handle' | 'unauthorized' | 'not-found' | 'internal';
+export type ErrorCode =
+  'bad-request' | 'session-prefix' | 'session-lost' | 'numerical' | 'unknown-handle' | 'unauthorized' | 'not-found' | 'internal';
 export const statusOf: Readonly<Record<ErrorCode, number>> = {
   'bad-request': 400,
   unauthorized: 401,
@@ -86,9 +105,13 @@ export function parseBody<T extends z.ZodType>(schema: T, place: string, body: u
 
 /** JSON has no NaN and no infinities, and a non-finite loss must arrive as what it is. */
 export function encode(value: unknown): string {
-  return JSON.stringify(value, (_, item: unknown) => (typeof item === 'number' && !Number.isFinite(item) ? { $number: String(item) } : item));
+  return JSON.stringify(value, (_, item: unknown) =>
+    typeof item === 'number' && !Number.isFinite(item) ? { $number: String(item) } : item,
+  );
 }
 export function decode(text: string): unknown {
   if (!text.includes('"$number"')) return JSON.parse(text);
-  return JSON.parse(text, (_, item: unknown) => (typeof item === 'object' && item !== null && '$number' in item ? Number(item.$number) : item));
+  return JSON.parse(text, (_, item: unknown) =>
+    typeof item === 'object' && item !== null && '$number' in item ? Number(item.$number) : item,
+  );
 }

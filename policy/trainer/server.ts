@@ -14,7 +14,18 @@ import type { SamplerPool } from '../sampler-pool.ts';
 import { device } from '../tensorflow.ts';
 import { TrainerLostError } from './errors.ts';
 import type { LocalTrainer } from './local.ts';
-import { decode, encode, forwardBackwardSchema, forwardSchema, loadSchema, optimStepSchema, parseBody, sampleSchema, saveSchema, statusOf } from './protocol.ts';
+import {
+  decode,
+  encode,
+  forwardBackwardSchema,
+  forwardSchema,
+  loadSchema,
+  optimStepSchema,
+  parseBody,
+  sampleSchema,
+  saveSchema,
+  statusOf,
+} from './protocol.ts';
 import type { ErrorCode } from './protocol.ts';
 
 /** A micro-batch of 4096 tokens with four arrays of floats is about 400 kB. */
@@ -60,12 +71,18 @@ export async function startTrainerServer(options: TrainerServerOptions): Promise
   };
 }
 
-async function handle(options: TrainerServerOptions, started: number, request: http.IncomingMessage, response: http.ServerResponse): Promise<void> {
+async function handle(
+  options: TrainerServerOptions,
+  started: number,
+  request: http.IncomingMessage,
+  response: http.ServerResponse,
+): Promise<void> {
   const begin = performance.now();
   const path = new URL(request.url ?? '/', 'http://trainer').pathname;
   const route = `${request.method} ${path.replace(/^(\/v1\/(models|sessions)\/)[^/]+/, '$1:id')}`;
   try {
-    if (!authorized(options.token, request.headers.authorization)) return send(response, 401, errorBody('unauthorized', 'expected Authorization: Bearer TOKEN'));
+    if (!authorized(options.token, request.headers.authorization))
+      return send(response, 401, errorBody('unauthorized', 'expected Authorization: Bearer TOKEN'));
     const gone = new AbortController();
     response.on('close', () => {
       if (!response.writableFinished) gone.abort(new Error('the client closed the connection'));
