@@ -8,26 +8,8 @@ import { Random } from '../method/seeds.ts';
 import { lossAndGradients } from './losses.ts';
 import { createModel, disposeModel, type Model } from './model.ts';
 import { tf } from './tensorflow.ts';
-import type { LossSpec, ModelConfig, SequenceBatch } from './types.ts';
-
-const config: ModelConfig = {
-  architectures: ['Qwen3ForCausalLM'],
-  model_type: 'qwen3',
-  vocab_size: 11,
-  hidden_size: 8,
-  intermediate_size: 6,
-  num_hidden_layers: 2,
-  num_attention_heads: 4,
-  num_key_value_heads: 2,
-  head_dim: 4,
-  max_position_embeddings: 16,
-  rms_norm_eps: 1e-6,
-  rope_theta: 10000,
-  tie_word_embeddings: true,
-  bos_token_id: 1,
-  eos_token_id: 2,
-  torch_dtype: 'float32',
-};
+import { tinyConfig } from '../tests/fixtures/tiny-config.ts';
+import type { LossSpec, SequenceBatch } from './types.ts';
 
 const batch: SequenceBatch = {
   rows: 2,
@@ -38,7 +20,7 @@ const batch: SequenceBatch = {
 
 /** A model whose weights are large enough that every part of it matters (fresh weights of 0.02 would give tiny gradients). */
 function livelyModel(role: 'actor' | 'critic'): Model {
-  const model = createModel(config, role, 5);
+  const model = createModel(tinyConfig, role, 5);
   const random = new Random(17);
   for (const parameter of model.params.values()) {
     const values = parameter.dataSync<'float32'>().map((v) => v + (random.next() - 0.5) * 0.9);

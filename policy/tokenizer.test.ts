@@ -68,8 +68,11 @@ describe('tokenizer', () => {
   }
   it('splits digits one by one and keeps a leading space with its word', () => {
     assert.equal(tokenizer.encode('2026').length, 4);
-    const spaced = tokenizer.encode('the lines').map((id) => tokenizer.decode([id]));
-    assert.ok(spaced.includes(' lines'), JSON.stringify(spaced));
+    const trained = createTokenizer(trainTokenizer(['the lines', 'the lines'], 400, SPECIAL_TOKENS), 'test tokenizer');
+    assert.deepEqual(
+      trained.encode('the lines').map((id) => trained.decode([id])),
+      ['the', ' lines'],
+    );
   });
   it('never makes a special token out of text', () => {
     for (const token of SPECIAL_TOKENS) {
