@@ -1,0 +1,184 @@
+import assert from 'node:assert/strict';
+import { existsSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { after, describe, it } from 'node:test';
+import { tinyConfig } from '../tests/fixtures/tiny-config.ts';
+import { writeDirectoryAtomically } from './checkpoint-files.ts';
+import { loadModel, readConfig, saveModel } from './checkpoint.ts';
+import { createModel, disposeModel, type Model } from './model.ts';
+import { readSafetensors, writeSafetensors } from './safetensors.ts';
+import { tf } from './tensorflow.ts';
+
+const root = mkdtempSync(join(tmpdir(), 'checkpoint-'));
+after(() => rmSync(root, { recursive: true }));
+let count = 0;
+const fresh = (): string => join(root, String(count++));
+
+function values(model: Model): [string, Float32Array][] {
+  return [...model.params].map(([name, p]) => [name, p.dataSync<'float32'>().slice()]);
+}
+/** Saves `model`, lets `change` edit the tensors or the configuration, and returns the directory. */
+function edited(
+  model: Model,
+  change: { tensors?: (tensors: ReturnType<typeof readSafetensors>) => void; config?: Record<string, unknown> },
+): string {
+  const directory = fresh();
+  saveModel(model, directory);
+  const weights = join(directory, 'model.safetensors');
+  const tensors = readSafetensors(weights);
+  change.tensors?.(tensors);
+  rmSync(weights);
+  writeSafetensors(weights, tensors);
+  writeFileSync(join(directory, 'config.json'), JSON.stringify({ ...tinyConfig, ...change.config }));
+  return directory;
+}
+
+describe('policy and critic directories', () => {
+  const actor = createModel(tinyConfig, 'actor', 1);
+  const critic = createModel(tinyConfig, 'critic', 2);
+  tf.tidy(() => critic.params.get('valueHead')?.assign(tf.range(0, 8).reshape([8, 1])));
+  after(() => {
+    disposeModel(actor);
+    disposeModel(critic);
+  });
+
+  it('come back bit by bit, and are written again byte by byte', () => {
+    for (const model of [actor, critic]) {
+      const [first, second] = [fresh(), fresh()];
+      saveModel(model, first);
+      const loaded = loadModel(first, model.role);
+      assert.deepEqual(values(loaded), values(model));
+      assert.deepEqual(loaded.config, tinyConfig);
+      saveModel(loaded, second);
+      for (const file of ['config.json', 'model.safetensors'])
+        assert.deepEqual(readFileSync(join(second, file)), readFileSync(join(first, file)));
+      disposeModel(loaded);
+    }
+  });
+  it('use the names and shapes of Hugging Face', () => {
+    const directory = fresh();
+    saveModel(critic, directory);
+    const shapes = new Map([...readSafetensors(join(directory, 'model.safetensors'))].map(([name, { shape }]) => [name, shape.join()]));
+    assert.equal(shapes.get('model.embed_tokens.weight'), '11,8');
+    assert.equal(shapes.get('model.layers.1.self_attn.q_proj.weight'), '16,8');
+    assert.equal(shapes.get('model.layers.1.self_attn.k_proj.weight'), '8,8');
+    assert.equal(shapes.get('model.layers.1.self_attn.o_proj.weight'), '8,16');
+    assert.equal(shapes.get('model.layers.1.self_attn.q_norm.weight'), '4');
+    assert.equal(shapes.get('model.layers.0.mlp.gate_proj.weight'), '6,8');
+    assert.equal(shapes.get('model.layers.0.mlp.down_proj.weight'), '8,6');
+    assert.equal(shapes.get('model.layers.0.post_attention_layernorm.weight'), '8');
+    assert.equal(shapes.get('model.norm.weight'), '8');
+    assert.equal(shapes.get('value_head.weight'), '1,8');
+    assert.equal(shapes.size, 2 * 11 + 3);
+  });
+  it('give a critic the trunk of a policy and a zero value head', () => {
+    const directory = fresh();
+    saveModel(actor, directory);
+    const loaded = loadModel(directory, 'critic');
+    assert.deepEqual(values(loaded), [...values(actor), ['valueHead', new Float32Array(8)]]);
+    disposeModel(loaded);
+  });
+  it('never pass a critic off as a policy', () => {
+    const directory = fresh();
+    saveModel(critic, directory);
+    assert.throws(() => loadModel(directory, 'actor'), { name: 'UserError', message: /value_head\.weight.*critic, expected a policy/ });
+  });
+  it('take the tokenizer along, and miss it before anything is written', () => {
+    const [source, target] = [fresh(), fresh()];
+    mkdirSync(source);
+    assert.throws(() => saveModel(actor, target, { tokenizerFrom: source }), /tokenizer\.json: does not exist/);
+    assert.ok(!existsSync(target));
+    writeFileSync(join(source, 'tokenizer.json'), '{"version":"1.0"}');
+    saveModel(actor, target, { tokenizerFrom: source });
+    assert.equal(readFileSync(join(target, 'tokenizer.json'), 'utf8'), '{"version":"1.0"}');
+  });
+  it('are read from shards too, and with a stored copy of the tied output matrix', () => {
+    const directory = edited(actor, { tensors: (t) => t.set('lm_head.weight', { shape: [11, 8], data: new Float32Array(88) }) });
+    const all = [...readSafetensors(join(directory, 'model.safetensors'))];
+    writeSafetensors(join(directory, 'a.safetensors'), new Map(all.slice(0, 5)));
+    writeSafetensors(join(directory, 'b.safetensors'), new Map(all.slice(5)));
+    rmSync(join(directory, 'model.safetensors'));
+    const map = Object.fromEntries(all.map(([name], i) => [name, i < 5 ? 'a.safetensors' : 'b.safetensors']));
+    writeFileSync(join(directory, 'model.safetensors.index.json'), JSON.stringify({ weight_map: map }));
+    const loaded = loadModel(directory, 'actor');
+    assert.deepEqual(values(loaded), values(actor));
+    disposeModel(loaded);
+  });
+  it('name the file, the tensor and what was expected', () => {
+    const fails = (directory: string, message: RegExp): void =>
+      assert.throws(() => loadModel(directory, 'actor'), { name: 'UserError', message });
+    fails(fresh(), /config\.json: .*expected the configuration/);
+    fails(edited(actor, { tensors: (t) => t.delete('model.norm.weight') }), /model\.norm\.weight is missing, expected shape \[8\]/);
+    fails(
+      edited(actor, { tensors: (t) => t.set('model.norm.weight', { shape: [4], data: new Float32Array(4) }) }),
+      /model\.norm\.weight has shape \[4\], expected \[8\]/,
+    );
+    fails(edited(actor, { tensors: (t) => t.set('model.bias', { shape: [1], data: new Float32Array(1) }) }), /model\.bias has no place/);
+    fails(edited(actor, { config: { model_type: 'llama' } }), /config\.json: model_type is "llama", expected "qwen3"/);
+    fails(edited(actor, { config: { attention_bias: true } }), /attention_bias is true/);
+    fails(edited(actor, { config: { hidden_size: null } }), /hidden_size is/);
+  });
+  it('may keep rope_theta where transformers 5 puts it', () => {
+    const directory = edited(actor, { config: { rope_theta: undefined, rope_parameters: { rope_type: 'default', rope_theta: 777 } } });
+    assert.equal(readConfig(directory).rope_theta, 777);
+  });
+});
+
+describe('safetensors', () => {
+  /** A file with one tensor of the given type and 16-bit patterns. */
+  function halves(dtype: string, bits: number[]): string {
+    const path = fresh();
+    const header = Buffer.from(JSON.stringify({ x: { dtype, shape: [bits.length], data_offsets: [0, 2 * bits.length] } }));
+    const length = Buffer.alloc(8);
+    length.writeBigUInt64LE(BigInt(header.length));
+    writeFileSync(path, Buffer.concat([length, header, Buffer.from(Uint16Array.from(bits).buffer)]));
+    return path;
+  }
+  it('reads bfloat16', () => {
+    assert.deepEqual(Array.from(readSafetensors(halves('BF16', [0x3f80, 0xc040, 0x4049, 0])).get('x')?.data ?? []), [1, -3, 3.140625, 0]);
+  });
+  it('reads float16 with subnormal numbers and infinity', () => {
+    const read = Array.from(readSafetensors(halves('F16', [0x3c00, 0xc200, 0x3555, 0x0001, 0x7c00, 0x8000])).get('x')?.data ?? []);
+    assert.deepEqual(read, [1, -3, 0.333251953125, 2 ** -24, Infinity, -0]);
+  });
+  it('refuses other types and files that are cut off', () => {
+    assert.throws(() => readSafetensors(halves('I16', [1])), {
+      name: 'UserError',
+      message: /tensor x has type I16, expected F32, BF16, F16/,
+    });
+    const path = halves('F16', [1, 2, 3]);
+    writeFileSync(path, readFileSync(path).subarray(0, -2));
+    assert.throws(() => readSafetensors(path), { name: 'UserError', message: /tensor x of shape \[3\]/ });
+    writeFileSync(path, 'not a model');
+    assert.throws(() => readSafetensors(path), { name: 'UserError', message: /expected a safetensors file/ });
+  });
+  it('aligns its data to 8 bytes', () => {
+    const path = fresh();
+    writeSafetensors(path, new Map([['ü', { shape: [2], data: Float32Array.of(1.5, -2) }]]));
+    assert.equal(readFileSync(path).readBigUInt64LE(0) % 8n, 0n);
+    assert.deepEqual(readSafetensors(path).get('ü'), { shape: [2], data: Float32Array.of(1.5, -2) });
+  });
+});
+
+describe('writeDirectoryAtomically', () => {
+  it('leaves nothing when filling fails', () => {
+    const directory = fresh();
+    assert.throws(() =>
+      writeDirectoryAtomically(directory, (temporary) => {
+        writeFileSync(join(temporary, 'half'), 'x');
+        throw new Error('disk full');
+      }),
+    );
+    assert.deepEqual(
+      readdirSync(root).filter((name) => name.startsWith(`${count - 1}`) && name.includes('partial')),
+      [],
+    );
+    assert.ok(!existsSync(directory));
+  });
+  it('never overwrites', () => {
+    const directory = fresh();
+    mkdirSync(directory);
+    assert.throws(() => writeDirectoryAtomically(directory, () => undefined), /exists, expected a new directory/);
+  });
+});
