@@ -12,6 +12,11 @@ test('a word that only an output showed keeps the command that showed it', () =>
   assert.deepEqual(keepEvidence(instruction, observed, [2]), [1, 2]);
 });
 
+test('a number that stands in a longer output by chance does not replace the note that meant it', () => {
+  const observed = episode(['cat a.cfg', 'level=8\nmode=16\nsize=1\n'], ['cat note.txt', '1\n'], ["sed -i 's/mode=.*/mode=1/' a.cfg", '']);
+  assert.deepEqual(keepEvidence('Set mode in a.cfg to the number in note.txt.', observed, [2]), [1, 2]);
+});
+
 test('a chain of pointers is kept whole, and a listing that happens to name a link is not taken for it', () => {
   const observed = episode(
     ['ls docs', 'jade.txt\nruby.txt\n'],

@@ -4,7 +4,8 @@
  * commands that only looked are put back where a later kept command depends on what they showed:
  *
  *  - literal:  a word of the command stands neither in the instruction nor in an earlier command of the agent, but in an earlier output:
- *              the earliest command that showed it is kept;
+ *              the command whose output showed it is kept; of several the one that printed the fewest words (a number stands in a long listing
+ *              by chance), then the earliest;
  *  - inferred: the command writes text (echo, printf, here-document) with a word that was neither given nor shown: it was concluded from what the agent had read,
  *              so every earlier command that succeeded and printed something is kept.
  *
@@ -43,16 +44,16 @@ export function keepEvidence(instruction: string, observed: readonly ObservedCom
       const unknown = [...parts(word)].filter((part) => !given.has(part));
       if (unknown.length === 0) continue;
       // The word as a whole first: `docs/jade.txt` in a note is better evidence than `jade.txt` in a listing.
-      const whole = firstBefore(index, (i) => shownWords[i]?.has(word) ?? false);
+      const whole = clearestBefore(index, (i) => shownWords[i]?.has(word) ?? false);
       if (whole !== undefined) {
         if (!typedBefore(whole, unknown)) found.push(whole);
         continue;
       }
       for (const part of unknown) {
-        const shown = firstBefore(index, (i) => shownParts[i]?.has(part) ?? false);
+        const shown = clearestBefore(index, (i) => shownParts[i]?.has(part) ?? false);
         if (shown !== undefined) {
           if (!typedBefore(shown, [part])) found.push(shown);
-        } else if (writtenParts.has(part) && firstBefore(index, (i) => typed[i]?.has(part) ?? false) === undefined) {
+        } else if (writtenParts.has(part) && !typed.slice(0, index).some((set) => set.has(part))) {
           found.push(...reads(index));
         }
       }
@@ -60,9 +61,12 @@ export function keepEvidence(instruction: string, observed: readonly ObservedCom
     return found;
   }
 
-  function firstBefore(index: number, holds: (i: number) => boolean): number | undefined {
-    for (let i = 0; i < index; i++) if (holds(i)) return i;
-    return undefined;
+  function clearestBefore(index: number, holds: (i: number) => boolean): number | undefined {
+    let best: number | undefined;
+    for (let i = 0; i < index; i++) {
+      if (holds(i) && (best === undefined || (shownWords[i]?.size ?? 0) < (shownWords[best]?.size ?? 0))) best = i;
+    }
+    return best;
   }
 
   /** Whether the agent had typed these parts itself before or in the command that showed them: then the output only repeats the agent. */
