@@ -116,7 +116,7 @@ export function chooseVariant(wanted = process.env.TERMINAL_RSI_TENSORFLOW, gpuS
   if (!platform.tensorflow[variant]) {
     throw new SetupError(
       `a GPU library of TensorFlow is not packaged for ${process.platform}-${process.arch}`,
-      'TERMINAL_RSI_TENSORFLOW=cpu npm run setup   (trains on the CPU)',
+      'export TERMINAL_RSI_TENSORFLOW=cpu, then npm run setup   (trains on the CPU)',
     );
   }
   return variant;

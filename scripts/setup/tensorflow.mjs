@@ -154,8 +154,8 @@ async function tryAddon(variant) {
   }
   if (variant === 'gpu' && !tried.gpu) {
     throw new SetupError(
-      'TensorFlow does not see the GPU although the driver is there (see .cache/setup.log)',
-      'check nvidia-smi (driver 525 or newer for CUDA 12), or train on the CPU: TERMINAL_RSI_TENSORFLOW=cpu npm run setup',
+      'the GPU library of TensorFlow was installed, but it sees no GPU (its own words are at the end of .cache/setup.log)',
+      'check nvidia-smi (driver 525 or newer for CUDA 12), or train on the CPU: export TERMINAL_RSI_TENSORFLOW=cpu, then npm run setup',
     );
   }
   return { schema: 1, backend: tried.backend, gpu: tried.gpu };
