@@ -19,7 +19,7 @@ export interface Noise {
   readonly skip: number;
   /** Per step after the first: exits instead. */
   readonly quit: number;
-  /** Per step that needs a look: acts without it, which always goes wrong. */
+  /** Per look that a step needs: acts without it, which goes wrong. */
   readonly blind: number;
   /** Per episode: starts with a look that nothing needs. */
   readonly idle: number;
@@ -29,10 +29,10 @@ export const NO_NOISE: Noise = { wrong: 0, repair: 0, skip: 0, quit: 0, blind: 0
 
 /** Tuned for a strict success of about 50, 35, 20 and 10 % over the tiers (measured in demonstrations.test.ts). */
 export const DEFAULT_NOISE: Readonly<Record<Tier, Noise>> = {
-  easy: { wrong: 0.48, repair: 0.1, skip: 0.04, quit: 0, blind: 0, idle: 0.1 },
-  medium: { wrong: 0.36, repair: 0.1, skip: 0.04, quit: 0.06, blind: 0.25, idle: 0.06 },
-  hard: { wrong: 0.34, repair: 0.1, skip: 0.04, quit: 0.06, blind: 0.25, idle: 0.04 },
-  extreme: { wrong: 0.3, repair: 0.1, skip: 0.03, quit: 0.04, blind: 0.2, idle: 0.02 },
+  easy: { wrong: 0.52, repair: 0.08, skip: 0.04, quit: 0, blind: 0, idle: 0.1 },
+  medium: { wrong: 0.43, repair: 0.1, skip: 0.04, quit: 0.06, blind: 0.3, idle: 0.06 },
+  hard: { wrong: 0.4, repair: 0.1, skip: 0.04, quit: 0.06, blind: 0.25, idle: 0.04 },
+  extreme: { wrong: 0.32, repair: 0.1, skip: 0.03, quit: 0.05, blind: 0.25, idle: 0.02 },
 };
 
 export interface Demonstration {
@@ -65,9 +65,12 @@ export function demonstration(
 }
 
 function attempt(step: Step, random: Random, noise: Noise, type: (command: string, read?: boolean) => void): void {
-  const looks = step.looks ?? [];
-  const blind = looks.length > 0 && random.chance(noise.blind);
-  if (!blind) for (const look of looks) type(look, true);
+  let blind = false;
+  for (const look of step.looks ?? []) {
+    blind = random.chance(noise.blind);
+    if (blind) break;
+    type(look, true);
+  }
   if (step.wrong.length > 0 && (blind || random.chance(noise.wrong))) {
     type(random.pick(step.wrong));
     if (blind || !random.chance(noise.repair)) return;

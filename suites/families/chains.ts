@@ -1,5 +1,5 @@
 /** Families of several dependent jobs: what one step writes, the next one needs. */
-import { content, exists, gone, has, lacks, unchanged } from './checks.ts';
+import { content, exists, gone, has, lacks, setting, unchanged } from './checks.ts';
 import { words } from './file-jobs.ts';
 import type { Job, JobMaker, Scene } from './scene.ts';
 import { text } from './scene.ts';
@@ -46,7 +46,7 @@ export const backupAndSet: JobMaker = (scene) => {
       },
       { say: `Then set ${key} to ${next} in ${path}.`, ...set(scene, key, next, path) },
     ],
-    [content(backup, scene.textOf(path)), content(path, after), exists(backup), has(path, `^${key}=${next}$`)],
+    [content(backup, scene.textOf(path)), content(path, after), exists(backup), setting(path, key, next)],
   );
 };
 
@@ -136,7 +136,11 @@ export const editFromNote: JobMaker = (scene) => {
         ]),
         looks: [`cat ${source}`],
         right: `sed -i 's/${old}/${fresh}/g' ${path}`,
-        wrong: [`sed -i 's/${old}/${scene.otherNoun(fresh)}/g' ${path}`, `sed 's/${old}/${fresh}/g' ${path}`, `sed -i 's/${fresh}/${old}/g' ${path}`],
+        wrong: [
+          `sed -i 's/${old}/${scene.otherNoun(fresh)}/g' ${path}`,
+          `sed 's/${old}/${fresh}/g' ${path}`,
+          `sed -i 's/${fresh}/${old}/g' ${path}`,
+        ],
       },
       {
         say: `Then sort ${path} into ${to}.`,
@@ -180,7 +184,7 @@ export const release: JobMaker = (scene) => {
     ],
     [
       content(config, after),
-      has(config, `^${key}=${version}$`),
+      setting(config, key, version),
       content(target, scene.textOf(main)),
       exists(target),
       gone(source),

@@ -46,6 +46,14 @@ export function has(path: string, word: string): Check {
 export function lacks(path: string, word: string): Check {
   return { name: `lacks-${word}-${label(path)}`, shell: `[ -f ${path} ] && ! grep -q '${word}' ${path}` };
 }
+/** The configuration file sets the key to this value. */
+export function setting(path: string, key: string, value: number): Check {
+  return { name: `set-${key}-${label(path)}`, shell: `grep -q '^${key}=${value}$' ${path}` };
+}
+/** The configuration file no longer has the key's old value. */
+export function settingGone(path: string, key: string, value: number): Check {
+  return { name: `old-${key}-${label(path)}`, shell: `[ -f ${path} ] && ! grep -q '^${key}=${value}$' ${path}` };
+}
 export function executable(path: string): Check {
   return { name: `executable-${label(path)}`, shell: `[ -x ${path} ]` };
 }

@@ -71,7 +71,12 @@ export const appendLine: JobMaker = (scene): Job => {
     steps: [
       {
         right: [`echo ${word} >> ${path}`],
-        wrong: [`echo ${word} > ${path}`, `echo ${word} >> ${scene.slip(path)}`, `echo ${scene.otherNoun(word)} >> ${path}`, `echo ${word}`],
+        wrong: [
+          `echo ${word} > ${path}`,
+          `echo ${word} >> ${scene.slip(path)}`,
+          `echo ${scene.otherNoun(word)} >> ${path}`,
+          `echo ${word}`,
+        ],
       },
     ],
     checks: [content(path, after), lastLine(path, after), lines(path, after)],

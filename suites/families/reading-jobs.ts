@@ -1,5 +1,5 @@
 /** Jobs whose command depends on what a file says: the agent has to look before it acts. */
-import { content, exists, gone, has, lastLine, lines, unchanged, written } from './checks.ts';
+import { content, exists, gone, has, lastLine, lines, setting, settingGone, unchanged, written } from './checks.ts';
 import { words } from './file-jobs.ts';
 import type { Job, JobMaker, Scene } from './scene.ts';
 import { text } from './scene.ts';
@@ -95,12 +95,7 @@ export const setFromNote: JobMaker = (scene): Job => {
         ],
       },
     ],
-    checks: [
-      content(path, after),
-      has(path, `^${key}=${next}$`),
-      { name: `old-${key}-gone`, shell: `[ -f ${path} ] && ! grep -q '^${key}=${value}$' ${path}` },
-      unchanged(source, scene.textOf(source)),
-    ],
+    checks: [content(path, after), setting(path, key, next), settingGone(path, key, value), unchanged(source, scene.textOf(source))],
   };
 };
 

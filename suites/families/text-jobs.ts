@@ -1,5 +1,5 @@
 /** Jobs that read a file and write what a text tool makes of it: each is one easy task, and a building block of longer ones. */
-import { content, exists, firstLine, has, lacks, lines, unchanged, written } from './checks.ts';
+import { content, exists, firstLine, has, lacks, lines, setting, settingGone, unchanged, written } from './checks.ts';
 import type { Job, JobMaker, Scene } from './scene.ts';
 import { text } from './scene.ts';
 import { words } from './file-jobs.ts';
@@ -255,7 +255,12 @@ export const deleteLine: JobMaker = (scene): Job => {
     steps: [
       {
         right: [`sed -i '/${word}/d' ${path}`],
-        wrong: [`sed '/${word}/d' ${path}`, `sed -i '/${word}/d' ${scene.slip(path)}`, `rm ${path}`, `sed -i '/${scene.otherNoun(word)}/d' ${path}`],
+        wrong: [
+          `sed '/${word}/d' ${path}`,
+          `sed -i '/${word}/d' ${scene.slip(path)}`,
+          `rm ${path}`,
+          `sed -i '/${scene.otherNoun(word)}/d' ${path}`,
+        ],
       },
     ],
     checks: [content(path, after), lacks(path, word), lines(path, after)],
@@ -299,11 +304,7 @@ export const setKey: JobMaker = (scene): Job => {
         ],
       },
     ],
-    checks: [
-      content(path, after),
-      has(path, `^${key}=${next}$`),
-      { name: `old-${key}-gone`, shell: `[ -f ${path} ] && ! grep -q '^${key}=${value}$' ${path}` },
-    ],
+    checks: [content(path, after), setting(path, key, next), settingGone(path, key, value)],
   };
 };
 
