@@ -38,6 +38,7 @@ export class TemporalServer {
 
   /** Starts a dev server on a free port with its database in a temporary folder, and waits until it answers. */
   static async start(): Promise<TemporalServer> {
+    quietRuntime();
     const folder = await mkdtemp(path.join(tmpdir(), 'terminal-rsi-temporal-'));
     const port = await freePort();
     const address = `127.0.0.1:${port}`;

@@ -170,6 +170,8 @@ export interface RewriteInput {
   readonly chunks: readonly ChunkResult[];
   /** Only successes of these tasks are rewritten here: one activity per group of tasks. */
   readonly tasks: readonly TaskListing[];
+  /** Whose tokenizer the examples are written with, and whose context they must fit. */
+  readonly policy: ArtifactRef;
   readonly keptPerTask: number;
   readonly rollout: RunConfig['rollout'];
 }

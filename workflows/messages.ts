@@ -8,8 +8,8 @@ import type { ProgressSignal, RunProgress } from './contract.ts';
 
 export const pause = defineUpdate<string>('pause');
 export const resume = defineUpdate<string>('resume');
-/** `{"stage": "RSR-1"}`; without a stage, the next one. Answers which stage was approved. */
-export const approveStage = defineUpdate<string, [ApproveStage?]>('approveStage');
+/** `{"stage": "RSR-1"}`; `{}` for the next one. Answers which stage was approved. */
+export const approveStage = defineUpdate<string, [ApproveStage]>('approveStage');
 export interface ApproveStage {
   readonly stage?: string;
 }

@@ -54,7 +54,7 @@ export async function rsrStage(input: StageInput): Promise<TrainedStage> {
       const names = new Set(part.map(nameOf));
       const chunks = batch.chunks.filter((_, index) => plan[index]?.some(({ task }) => names.has(nameOf(task))));
       rewritten[chunk] = await rewrite.executeWithOptions({ summary: `${stage} · rewrite · tasks ${chunk + 1} of ${parts.length}` }, [
-        { key: { runKey, stage, purpose: 'rewrite' }, chunk, sandbox, chunks, tasks: part, keptPerTask: rsr.keptPerTask, rollout },
+        { key: { runKey, stage, purpose: 'rewrite' }, chunk, sandbox, chunks, tasks: part, policy, keptPerTask: rsr.keptPerTask, rollout },
       ]);
       await reportProgress(root, {
         stage,

@@ -1,0 +1,82 @@
+/**
+ * Rewrites the successes of a group of tasks into screened, re-executed examples (environment/rewriter.ts), a few tasks
+ * at a time. Finished tasks are journalled.
+ */
+import { cancellationSignal } from '@temporalio/activity';
+import { InfrastructureError } from '../environment/errors.ts';
+import { addRewriteCounts, rewriteTask } from '../environment/rewriter.ts';
+import type { RewriteOutcome } from '../environment/rewriter.ts';
+import type { EpisodeRecord, EpisodeVerdict } from '../environment/types.ts';
+import type { ArtifactStore } from '../records/artifacts.ts';
+import { taskKey } from '../records/calibration.ts';
+import type { ChunkResult, RewriteInput, RewriteResult } from '../workflows/contract.ts';
+import { forEachConcurrently } from './concurrency.ts';
+import type { RolloutDependencies } from './dependencies.ts';
+import { journalFile } from './episode-names.ts';
+import { startHeartbeat } from './heartbeat.ts';
+import { Journal } from './journal.ts';
+import { VERIFICATIONS } from './verify.ts';
+
+export async function rewrite(deps: RolloutDependencies, input: RewriteInput): Promise<RewriteResult> {
+  const { store, data } = deps;
+  const { key, chunk, sandbox, tasks, keptPerTask, rollout: limits } = input;
+  const successes = await successesByTask(store, input.chunks);
+  const text = await deps.policy(await store.directory(input.policy));
+  const provider = deps.provider(sandbox);
+  const chunks = input.chunks.map(({ rollout, verify }) => [rollout.episodes.sha256, verify.verdicts.sha256]);
+  const inputs = { sandbox, keptPerTask, limits, policy: input.policy.sha256, chunks, tasks: tasks.map(({ checksum }) => checksum) };
+  const journal = await Journal.open<RewriteOutcome>(journalFile(data, key, String(chunk)), inputs);
+  let executions = 0;
+  const beat = startHeartbeat(() => ({ done: journal.size, total: tasks.length, executions }));
+  try {
+    await forEachConcurrently(tasks, VERIFICATIONS, cancellationSignal(), async (listing, signal) => {
+      const name = taskKey({ suite: listing.suite, taskId: listing.id });
+      if (journal.get(name)) return;
+      const task = await deps.task(listing);
+      const outcome = await rewriteTask({
+        suite: listing.suite,
+        task,
+        successes: successes.get(name) ?? [],
+        provider,
+        ...text,
+        runKey: key.runKey,
+        limits,
+        keptPerTask,
+        progress: () => executions++,
+        signal,
+      });
+      await journal.append(name, outcome);
+    });
+    const outcomes = tasks.map(({ suite, id }) => {
+      const outcome = journal.get(taskKey({ suite, taskId: id }));
+      if (!outcome) throw new InfrastructureError(`task ${suite}/${id} is missing in its journal`);
+      return outcome;
+    });
+    return {
+      runbooks: await store.putJsonLines(
+        'runbooks',
+        outcomes.flatMap(({ runbooks }) => runbooks),
+      ),
+      examples: await store.putJsonLines(
+        'examples',
+        outcomes.flatMap(({ examples }) => examples),
+      ),
+      counts: addRewriteCounts(outcomes.map(({ counts }) => counts)),
+    };
+  } finally {
+    beat.stop();
+    await journal.close();
+  }
+}
+
+async function successesByTask(store: ArtifactStore, chunks: readonly ChunkResult[]): Promise<Map<string, EpisodeRecord[]>> {
+  const successes = new Map<string, EpisodeRecord[]>();
+  for (const { rollout, verify } of chunks) {
+    const verdicts = await store.readJsonLines<EpisodeVerdict>(verify.verdicts);
+    const passed = new Set(verdicts.filter(({ outcome }) => outcome === 'passed').map(({ episodeId }) => episodeId));
+    for (const record of await store.readJsonLines<EpisodeRecord>(rollout.episodes)) {
+      if (passed.has(record.episodeId)) successes.set(taskKey(record), [...(successes.get(taskKey(record)) ?? []), record]);
+    }
+  }
+  return successes;
+}
