@@ -8,7 +8,8 @@ export interface Draw {
   readonly logprob: number;
 }
 
-const weights: number[] = [];
+/** Scratch, grown to the largest vocabulary seen. */
+let weights = new Float64Array(0);
 
 /**
  * @param logits [V]
@@ -17,6 +18,7 @@ const weights: number[] = [];
  * @throws Error when the logits are not finite: a broken policy must not look like a bad one
  */
 export function drawToken(logits: Float32Array, temperature: number, uniform: number): Draw {
+  if (weights.length < logits.length) weights = new Float64Array(logits.length);
   let max = -Infinity;
   for (let i = 0; i < logits.length; i++) if (logits[i]! > max) max = logits[i]!;
   let total = 0;

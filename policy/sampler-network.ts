@@ -1,7 +1,10 @@
 /**
  * The policy's forward pass with a key-value cache, for sampling only. Fixed shapes throughout: `decode` always computes
- * all rows, `prefill` always PREFILL_ROWS x PREFILL_TOKENS tokens, and attention always covers the whole cache, so the
- * bits of a row depend on that row alone.
+ * all rows, `prefill` always PREFILL_ROWS x PREFILL_TOKENS tokens, so the bits of a row depend on that row alone.
+ *
+ * Attention covers the cache in blocks of BLOCK positions and skips blocks that no row has reached. That changes no bits:
+ * each block is computed in the same shape, partial sums are added in the order of the blocks, and a block beyond a row's
+ * length contributes exactly 0 to it (and nothing to its maximum).
  *
  * Same function as the training forward in model.ts, rearranged to need few operations per step:
  *  - norm weights are folded into the matrix behind them; the norm's scalar stays where it was;
@@ -16,6 +19,7 @@ import type { TensorId } from './sampler-ops.ts';
 
 export const PREFILL_ROWS = 8;
 export const PREFILL_TOKENS = 32;
+const BLOCK = 64;
 
 /** What the sampler needs of a model: its shape and its weights. */
 export interface SamplerWeights {
@@ -42,15 +46,28 @@ interface Layer {
   readonly output: TensorId;
   readonly gateUp: TensorId;
   readonly down: TensorId;
-  readonly keys: TensorId; // [rows·K·T, Dh]
-  readonly values: TensorId;
+  readonly keys: Cache;
+  readonly values: Cache;
 }
-/** Shape constants of one call form: `rows` cache rows with `tokens` new tokens each. */
+/** Keys or values of all slots, one buffer seen in several shapes. */
+interface Cache {
+  /** [blocks·rows·K·BLOCK, Dh], for writing. */
+  readonly flat: TensorId;
+  /** By number of blocks - 1: [n, rows, K, BLOCK, Dh], for decode. */
+  readonly whole: readonly TensorId[];
+  /** By number of blocks - 1: [n, rows, K·BLOCK·Dh], from which prefill gathers its rows. */
+  readonly byRow: readonly TensorId[];
+}
+/** Shape constants of one call form: `rows` cache rows with `tokens` new tokens each, looking at `blocks` blocks. */
 interface Form {
-  readonly rows: number;
   readonly tokens: number;
+  readonly blocks: number;
+  readonly range: TensorId;
   readonly shapes: Readonly<
-    Record<'heads' | 'flat' | 'query' | 'queryGroups' | 'scores' | 'mixed' | 'mixedSplit' | 'output' | 'positions', TensorId>
+    Record<
+      'heads' | 'flat' | 'query' | 'queryGroups' | 'gathered' | 'scores' | 'weights' | 'totals' | 'mixed' | 'output' | 'positions',
+      TensorId
+    >
   >;
 }
 
@@ -65,14 +82,15 @@ export class SamplerNetwork {
   readonly #embed: TensorId;
   readonly #head: TensorId;
   readonly #constants: ReturnType<SamplerNetwork['makeConstants']>;
-  readonly #decodeForm: Form;
-  readonly #prefillForm: Form;
+  readonly #forms = new Map<string, Form>();
+  readonly #blocks: number;
 
   constructor(weights: SamplerWeights, slots: number) {
     const config = weights.config;
     this.config = config;
     this.slots = slots;
     this.length = config.max_position_embeddings;
+    this.#blocks = Math.ceil(this.length / BLOCK);
     const data = (name: string): Float32Array => {
       const parameter = weights.params.get(name);
       if (parameter === undefined) throw new Error(`sampler: the model has no parameter '${name}'`);
@@ -87,8 +105,6 @@ export class SamplerNetwork {
     this.#head = this.#keep([D, config.vocab_size], head);
     this.#constants = this.makeConstants();
     for (let i = 0; i < config.num_hidden_layers; i++) this.#layers.push(this.#makeLayer(i, data));
-    this.#decodeForm = this.#makeForm(slots + 1, 1);
-    this.#prefillForm = this.#makeForm(PREFILL_ROWS, PREFILL_TOKENS);
   }
 
   /** Feeds one token to each listed slot; the result holds each listed row's logits over the vocabulary, in order. */
@@ -103,8 +119,9 @@ export class SamplerNetwork {
       slots[row.slot] = row.slot;
     }
     const vocabulary = this.config.vocab_size;
+    const form = this.#form(count, 1, positions);
     return this.#ops.scope(() => {
-      const hidden = this.#forward(this.#decodeForm, tokens, positions, slots, undefined);
+      const hidden = this.#forward(form, tokens, positions, slots, undefined);
       const all = this.#ops.read(this.#ops.matMul(this.#normalize(hidden), this.#head));
       return rows.map((row) => all.subarray(row.slot * vocabulary, (row.slot + 1) * vocabulary));
     });
@@ -126,7 +143,8 @@ export class SamplerNetwork {
         slots[i] = chunk.slot;
       });
     });
-    this.#ops.scope(() => this.#forward(this.#prefillForm, tokens, positions, slots, cacheRows));
+    const form = this.#form(PREFILL_ROWS, PREFILL_TOKENS, positions);
+    this.#ops.scope(() => this.#forward(form, tokens, positions, slots, cacheRows));
   }
 
   dispose(): void {
@@ -137,13 +155,15 @@ export class SamplerNetwork {
     const ops = this.#ops;
     const c = this.#constants;
     const K = this.config.num_key_value_heads;
-    const T = this.length;
     const position = ops.ints([positions.length], positions);
     const rows = new Int32Array(positions.length * K);
-    for (let i = 0; i < positions.length; i++) for (let k = 0; k < K; k++) rows[i * K + k] = (slots[i]! * K + k) * T + positions[i]!;
+    for (let i = 0; i < positions.length; i++) {
+      const block = Math.floor(positions[i]! / BLOCK);
+      for (let k = 0; k < K; k++) rows[i * K + k] = ((block * (this.slots + 1) + slots[i]!) * K + k) * BLOCK + (positions[i]! % BLOCK);
+    }
     const target = ops.ints([rows.length], rows);
-    // -1e9 where a key lies behind the query: [rows, 1, tokens, 1, T]
-    const mask = ops.mul(ops.toFloat(ops.greater(c.range, ops.reshape(position, form.shapes.positions))), c.minusBillion);
+    // -1e9 where a key lies behind the query: [blocks, rows, 1, tokens, 1, BLOCK]
+    const mask = ops.mul(ops.toFloat(ops.greater(form.range, ops.reshape(position, form.shapes.positions))), c.minusBillion);
     const cacheIndex = cacheRows && ops.ints([cacheRows.length], cacheRows);
     let x = ops.gather(this.#embed, ops.ints([tokens.length], tokens), c.zero);
     for (const layer of this.#layers) {
@@ -172,18 +192,21 @@ export class SamplerNetwork {
     const straight = ops.mul(heads, ops.gather(layer.cos, position, c.zero));
     const turned = ops.mul(ops.reshape(rotated, form.shapes.heads), ops.gather(layer.sin, position, c.zero));
     const [query, key] = ops.split(ops.mul(ops.add(straight, turned), scale), c.headSizes, c.one, 2) as [TensorId, TensorId];
-    ops.writeRows(layer.keys, target, ops.reshape(key, form.shapes.flat));
-    ops.writeRows(layer.values, target, ops.reshape(value, form.shapes.flat));
+    ops.writeRows(layer.keys.flat, target, ops.reshape(key, form.shapes.flat));
+    ops.writeRows(layer.values.flat, target, ops.reshape(value, form.shapes.flat));
 
-    const cached = (cache: TensorId): TensorId =>
-      cacheIndex === undefined
-        ? ops.reshape(cache, c.cacheShape)
-        : ops.reshape(ops.gather(ops.reshape(cache, c.cacheRowsShape), cacheIndex, c.zero), c.prefillCacheShape);
+    const cached = (cache: Cache): TensorId => {
+      if (cacheIndex === undefined) return cache.whole[form.blocks - 1]!;
+      return ops.reshape(ops.gather(cache.byRow[form.blocks - 1]!, cacheIndex, c.one), form.shapes.gathered);
+    };
     let q = ops.reshape(query, form.shapes.query);
     if (form.tokens > 1) q = ops.reshape(ops.transpose(q, c.swap), form.shapes.queryGroups);
     const scores = ops.add(ops.reshape(ops.batchMatMulTransposed(q, cached(layer.keys)), form.shapes.scores), mask);
-    let mixed = ops.batchMatMul(ops.reshape(ops.softmax(scores), form.shapes.mixed), cached(layer.values));
-    if (form.tokens > 1) mixed = ops.transpose(ops.reshape(mixed, form.shapes.mixedSplit), c.swap);
+    const weights = ops.exp(ops.sub(scores, ops.max(scores, c.blockAndKeyAxes)));
+    const totals = ops.sum(ops.sum(weights, c.keyAxis), c.zeroAxis);
+    const sums = ops.sum(ops.batchMatMul(ops.reshape(weights, form.shapes.weights), cached(layer.values)), c.zeroAxis);
+    let mixed = ops.div(sums, ops.reshape(totals, form.shapes.totals));
+    if (form.tokens > 1) mixed = ops.transpose(ops.reshape(mixed, form.shapes.mixed), c.swap);
     return ops.matMul(ops.reshape(mixed, form.shapes.output), layer.output);
   }
 
@@ -233,53 +256,83 @@ export class SamplerNetwork {
       output: this.#keep([H * Dh, D], data(`${index}.o`)),
       gateUp: this.#keep([D, 2 * F], scaleRows(data(`${index}.gateUp`), data(`${index}.mlpNorm`), 2 * F)),
       down: this.#keep([F, D], data(`${index}.down`)),
-      keys: this.#zeros([(this.slots + 1) * K * this.length, Dh]),
-      values: this.#zeros([(this.slots + 1) * K * this.length, Dh]),
+      keys: this.#makeCache(),
+      values: this.#makeCache(),
     };
   }
 
   private makeConstants() {
     const { num_attention_heads: H, num_key_value_heads: K, head_dim: Dh, intermediate_size: F, rms_norm_eps } = this.config;
-    const T = this.length;
     return {
       zero: this.#integer(0),
       one: this.#integer(1),
       oneAxis: this.#integers([1]),
       two: this.#integers([2]),
-      range: this.#integers(Array.from({ length: T }, (_, t) => t)),
+      zeroAxis: this.#integers([0]),
+      keyAxis: this.#integers([5]),
+      blockAndKeyAxes: this.#integers([0, 5]),
       swap: this.#integers([0, 2, 1, 3, 4]),
       epsilon: this.#keep([], Float32Array.of(rms_norm_eps)),
       minusBillion: this.#keep([], Float32Array.of(-1e9)),
       projectSizes: this.#integers([(H + K) * Dh, (H + K) * Dh, K * Dh]),
       headSizes: this.#integers([H, K]),
       gateSizes: this.#integers([F, F]),
-      cacheShape: this.#integers([this.slots + 1, K, T, Dh]),
-      cacheRowsShape: this.#integers([this.slots + 1, K * T * Dh]),
-      prefillCacheShape: this.#integers([PREFILL_ROWS, K, T, Dh]),
     };
   }
 
-  #makeForm(rows: number, tokens: number): Form {
+  #makeCache(): Cache {
+    const { num_key_value_heads: K, head_dim: Dh } = this.config;
+    const rows = this.slots + 1;
+    const ops = this.#ops;
+    const flat = this.#zeros([this.#blocks * rows * K * BLOCK, Dh]);
+    const views = (shape: readonly number[]): TensorId[] => {
+      const whole = this.#own(ops.reshape(flat, this.#integers([this.#blocks, ...shape])));
+      const begin = this.#integers([this.#blocks, ...shape].map(() => 0));
+      return Array.from({ length: this.#blocks }, (_, n) => this.#own(ops.slice(whole, begin, this.#integers([n + 1, ...shape]))));
+    };
+    return { flat, whole: views([rows, K, BLOCK, Dh]), byRow: views([rows, K * BLOCK * Dh]) };
+  }
+
+  /** The form that reaches the last of `positions`. */
+  #form(rows: number, tokens: number, positions: Int32Array): Form {
+    const blocks = Math.floor(positions.reduce((a, b) => Math.max(a, b), 0) / BLOCK) + 1;
+    const name = `${tokens}x${blocks}`;
+    const form = this.#forms.get(name) ?? this.#makeForm(rows, tokens, blocks);
+    this.#forms.set(name, form);
+    return form;
+  }
+
+  #makeForm(rows: number, tokens: number, blocks: number): Form {
     const { num_attention_heads: H, num_key_value_heads: K, head_dim: Dh } = this.config;
-    const T = this.length;
     const G = H / K;
+    const range = this.#ops.ints(
+      [blocks, 1, 1, 1, 1, BLOCK],
+      Int32Array.from({ length: blocks * BLOCK }, (_, t) => t),
+    );
     return {
-      rows,
       tokens,
+      blocks,
+      range: this.#own(range),
       shapes: {
-        positions: this.#integers([rows, 1, tokens, 1, 1]),
+        positions: this.#integers([1, rows, 1, tokens, 1, 1]),
         heads: this.#integers([rows * tokens, H + K, Dh]),
         flat: this.#integers([rows * tokens * K, Dh]),
-        query: this.#integers(tokens > 1 ? [rows, tokens, K, G, Dh] : [rows, K, G, Dh]),
-        queryGroups: this.#integers([rows, K, tokens * G, Dh]),
-        scores: this.#integers([rows, K, tokens, G, T]),
-        mixed: this.#integers([rows, K, tokens * G, T]),
-        mixedSplit: this.#integers([rows, K, tokens, G, Dh]),
+        query: this.#integers(tokens > 1 ? [rows, tokens, K, G, Dh] : [1, rows, K, G, Dh]),
+        queryGroups: this.#integers([1, rows, K, tokens * G, Dh]),
+        gathered: this.#integers([blocks, rows, K, BLOCK, Dh]),
+        scores: this.#integers([blocks, rows, K, tokens, G, BLOCK]),
+        weights: this.#integers([blocks, rows, K, tokens * G, BLOCK]),
+        totals: this.#integers([1, rows, K, tokens * G, 1]),
+        mixed: this.#integers([rows, K, tokens, G, Dh]),
         output: this.#integers([rows * tokens, H * Dh]),
       },
     };
   }
 
+  #own(id: TensorId): TensorId {
+    this.#owned.push(id);
+    return id;
+  }
   #keep(shape: readonly number[], data: Float32Array): TensorId {
     const id = this.#ops.floats(shape, data);
     this.#owned.push(id);

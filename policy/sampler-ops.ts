@@ -79,10 +79,12 @@ export class RawOps {
 
   add = (a: TensorId, b: TensorId): TensorId => this.#one('AddV2', [a, b]);
   mul = (a: TensorId, b: TensorId): TensorId => this.#one('Mul', [a, b]);
+  sub = (a: TensorId, b: TensorId): TensorId => this.#one('Sub', [a, b]);
+  div = (a: TensorId, b: TensorId): TensorId => this.#one('RealDiv', [a, b]);
   square = (a: TensorId): TensorId => this.#one('Square', [a]);
   rsqrt = (a: TensorId): TensorId => this.#one('Rsqrt', [a]);
   sigmoid = (a: TensorId): TensorId => this.#one('Sigmoid', [a]);
-  softmax = (a: TensorId): TensorId => this.#one('Softmax', [a]);
+  exp = (a: TensorId): TensorId => this.#one('Exp', [a]);
   greater = (a: TensorId, b: TensorId): TensorId => this.#one('Greater', [a, b]);
   toFloat = (a: TensorId): TensorId => this.#one('Cast', [a], this.#toFloat);
   matMul = (a: TensorId, b: TensorId): TensorId => this.#one('MatMul', [a, b]);
@@ -91,10 +93,14 @@ export class RawOps {
   batchMatMulTransposed = (a: TensorId, b: TensorId): TensorId => this.#one('BatchMatMulV2', [a, b], this.#adjoint);
   /** Mean over `axes` (an int tensor), which stay with length 1. */
   mean = (a: TensorId, axes: TensorId): TensorId => this.#one('Mean', [a, axes], this.#keepDims);
+  sum = (a: TensorId, axes: TensorId): TensorId => this.#one('Sum', [a, axes], this.#keepDims);
+  max = (a: TensorId, axes: TensorId): TensorId => this.#one('Max', [a, axes], this.#keepDims);
   reshape = (a: TensorId, shape: TensorId): TensorId => this.#one('Reshape', [a, shape]);
   transpose = (a: TensorId, permutation: TensorId): TensorId => this.#one('Transpose', [a, permutation]);
-  /** Rows of `a` by index along axis 0. */
-  gather = (a: TensorId, indices: TensorId, axis0: TensorId): TensorId => this.#one('GatherV2', [a, indices, axis0]);
+  /** Entries of `a` by index along `axis`. */
+  gather = (a: TensorId, indices: TensorId, axis: TensorId): TensorId => this.#one('GatherV2', [a, indices, axis]);
+  /** A part of `a`; along axis 0 it shares a's buffer. */
+  slice = (a: TensorId, begin: TensorId, size: TensorId): TensorId => this.#one('Slice', [a, begin, size]);
   fill = (shape: TensorId, value: TensorId): TensorId => this.#one('Fill', [shape, value]);
   /**
    * Overwrites rows of `target` in place. The output shares the buffer of the input by design of the kernel, so every

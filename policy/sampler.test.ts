@@ -99,6 +99,20 @@ test('a request gives the same bits whatever the other slots hold and in which o
   }
 });
 
+test('a neighbour so long that more of the cache is read changes no bit of a short request', async () => {
+  const long = { ...config, max_position_embeddings: 512 };
+  const results: SampleResult[] = [];
+  for (const neighbourLength of [5, 100, 250, 400]) {
+    const one = new PolicySampler({ config: long, params: model.params }, { slots: 6 });
+    open.push(one);
+    const neighbour = one.sample(request('long', prompt(2, neighbourLength), 5, 100));
+    for (let i = 0; i < 20; i++) await new Promise(setImmediate);
+    results.push(await one.sample(request('short', prompt(1, 50), 1, 40)));
+    await neighbour;
+  }
+  for (const result of results.slice(1)) assert.deepEqual(result, results[0]);
+});
+
 test('a kept session continues as a fresh prefill of the whole sequence would, to 1e-4', async () => {
   const one = sampler();
   const first = await one.sample(request('kept', prompt(5, 33), 1));
