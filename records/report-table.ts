@@ -1,0 +1,7 @@
+/** A data table of the report page: first column and first row are headers. */
+import { html, trusted, type Html } from './html.ts';
+
+export function table(caption: string, header: readonly string[], rows: readonly (readonly (string | number | Html | undefined)[])[], lastIsTotal = false): Html {
+  return html`<div class="scroll"><table>${caption ? html`<caption>${caption}</caption>` : ''}<thead><tr>${header.map((cell) => html`<th scope="col">${cell}</th>`)}</tr></thead><tbody>
+${rows.map((row, i) => html`<tr${lastIsTotal && i === rows.length - 1 ? trusted(' class="total"') : ''}>${row.map((cell, j) => (j === 0 ? html`<th scope="row">${cell}</th>` : html`<td>${cell ?? '–'}</td>`))}</tr>\n`)}</tbody></table></div>`;
+}
