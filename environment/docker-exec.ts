@@ -13,6 +13,7 @@
  */
 import { randomBytes } from 'node:crypto';
 import type { Duplex } from 'node:stream';
+import { setTimeout as sleep } from 'node:timers/promises';
 import type Docker from 'dockerode';
 import { quote } from './dockerfile.ts';
 import { InfrastructureError } from './errors.ts';
@@ -21,6 +22,10 @@ import type { ExecOptions, ExecResult } from './types.ts';
 
 /** After a kill: how long the end marks may take. */
 const graceMs = 5000;
+/** After the supervisor's stream ended: how long the container may take to be seen dead. */
+const settleMs = 500;
+const pollMs = 50;
+/** 128 + SIGKILL. */
 const killed = 137;
 
 /** Kills every process whose environment holds the word $1, again and again until none is left. Zombies have no environment. */
@@ -74,7 +79,7 @@ export class ContainerShell {
     const stdout = new MarkedOutput(mark);
     const stderr = new MarkedOutput(mark);
     let timer: NodeJS.Timeout | undefined;
-    let timedOut = false;
+    let killing: Promise<void> | undefined;
     let onAbort: (() => void) | undefined;
     try {
       const exitCode = await new Promise<number>((resolve, reject) => {
@@ -84,13 +89,16 @@ export class ContainerShell {
         const milliseconds = options.timeoutSec * 1000;
         if (milliseconds < 2 ** 31) {
           timer = setTimeout(() => {
-            timedOut = true;
-            timer = setTimeout(() => reject(new InfrastructureError(`a command outlived its kill by ${graceMs} ms; the sandbox is given up`)), graceMs);
-            this.#kill(tag).catch(reject);
+            timer = setTimeout(() => reject(survived()), graceMs);
+            killing = this.#kill(tag);
+            killing.catch(reject);
           }, milliseconds);
         }
         stream.write(statement);
       });
+      // The shell is dead when its marks come; what it started is when the killer found no more of it.
+      await killing;
+      const timedOut = killing !== undefined;
       return { stdout: stdout.toString(), stderr: stderr.toString(), exitCode: timedOut ? killed : exitCode, timedOut };
     } finally {
       clearTimeout(timer);
@@ -127,19 +135,33 @@ export class ContainerShell {
     const running = this.#running;
     if (!running) return;
     try {
-      const { State: state } = await this.#container.inspect();
-      if (state.Running) running.finish(killed);
-      else running.fail(new InfrastructureError(`the sandbox died (exit code ${state.ExitCode}${state.OOMKilled ? ', out of memory' : ''})`));
+      // The stream of a dying container ends a little before its state says so.
+      for (const end = performance.now() + settleMs; performance.now() < end; await sleep(pollMs)) {
+        const { State: state } = await this.#container.inspect();
+        if (!state.Running) throw new Error(`exit code ${state.ExitCode}${state.OOMKilled ? ', out of memory' : ''}`);
+      }
+      running.finish(killed);
     } catch (error) {
-      running.fail(new InfrastructureError(`the sandbox is gone: ${(error as Error).message}`));
+      running.fail(new InfrastructureError(`the sandbox died: ${(error as Error).message}`));
     }
   }
 
+  /** Returns when no process of the command is left. */
   async #kill(tag: string): Promise<void> {
-    const exec = await this.#container.exec({ Cmd: ['/bin/sh', '-c', killScript, 'sh', tag], AttachStdout: true });
-    const stream = await exec.start({});
-    stream.resume();
+    const exec = await this.#container.exec({ Cmd: ['/bin/sh', '-c', killScript, 'sh', tag] });
+    await exec.start({ Detach: true });
+    for (const end = performance.now() + graceMs; performance.now() < end; await sleep(pollMs)) {
+      const state = await exec.inspect();
+      if (state.Running) continue;
+      if (state.ExitCode === 0) return;
+      break;
+    }
+    throw survived();
   }
+}
+
+function survived(): InfrastructureError {
+  return new InfrastructureError(`processes of a timed-out command outlived their kill by ${graceMs} ms; the sandbox is given up`);
 }
 
 /** Splits Docker's multiplexed stream: 8 bytes of header (stream number, 3 zeros, length) before each payload. */

@@ -30,6 +30,7 @@ const limits: NonNullable<BashOptions['executionLimits']> = {
   maxFileSystemBytes: 64 * 1024 * 1024,
 };
 
+const fixedTime = new Date('2026-01-01T00:00:00Z');
 /** Seconds for each RUN line of the environment. */
 const runTimeoutSec = 60;
 
@@ -67,7 +68,7 @@ export class EmbeddedProvider implements SandboxProvider {
 
 class EmbeddedSandbox implements Sandbox {
   readonly kind = 'embedded';
-  readonly #fs = new InMemoryFs({}, { maxTotalBytes: 64 * 1024 * 1024 });
+  readonly #fs = new RepeatableFs({}, { maxTotalBytes: 64 * 1024 * 1024 });
   readonly #workdir: string;
   readonly #env: Record<string, string>;
 
@@ -133,5 +134,26 @@ class EmbeddedSandbox implements Sandbox {
 
   close(): Promise<void> {
     return Promise.resolve();
+  }
+}
+
+/**
+ * Shows every file that was made or changed in the sandbox with one fixed time, so that `ls -l` says the same in every
+ * repetition of an episode. Times that a command sets itself (`touch -d`) are kept.
+ */
+class RepeatableFs extends InMemoryFs {
+  readonly #started = Date.now();
+
+  override async stat(path: string): ReturnType<InMemoryFs['stat']> {
+    return this.#repeatable(await super.stat(path));
+  }
+
+  override async lstat(path: string): ReturnType<InMemoryFs['lstat']> {
+    return this.#repeatable(await super.lstat(path));
+  }
+
+  #repeatable<T extends { mtime: Date }>(stat: T): T {
+    const now = stat.mtime.getTime() >= this.#started - 1000 && stat.mtime.getTime() <= Date.now() + 1000;
+    return now ? { ...stat, mtime: fixedTime } : stat;
   }
 }

@@ -1,0 +1,269 @@
+/** Behaviour that both sandboxes share, and what only a container has. */
+import assert from 'node:assert/strict';
+import { after, describe, it } from 'node:test';
+import Docker from 'dockerode';
+import { DockerProvider } from './docker.ts';
+import { EmbeddedProvider } from './embedded.ts';
+import { InfrastructureError, TaskError, UserError } from './errors.ts';
+import { outputLimitBytes } from './output-cap.ts';
+import { backends, countContainers, fixture, testRunKey } from './testing.ts';
+import type { FileTree, Sandbox, SandboxProvider, Task } from './types.ts';
+
+const task = await fixture('sort-names');
+const withEnvironment = (environment: Partial<Task['environment']>): Task => ({ ...task, environment: { ...task.environment, ...environment } });
+const text = (bytes: Uint8Array | undefined): string | undefined => (bytes === undefined ? undefined : Buffer.from(bytes).toString());
+const tree = (files: Record<string, string>): FileTree => new Map(Object.entries(files).map(([path, data]) => [path, { data: Buffer.from(data), mode: 0o644 }]));
+let number = 0;
+const start = (provider: SandboxProvider, of: Task = task): Promise<Sandbox> => provider.start(of, { runKey: testRunKey, episodeId: `sandbox-${number++}`, purpose: 'check' });
+
+for (const backend of await backends()) {
+  describe(`${backend.name} sandbox`, { skip: backend.skip }, () => {
+    const provider = backend.provider();
+    after(() => provider.close());
+
+    it('starts with the files, variables and RUN lines of the Dockerfile', async () => {
+      const sandbox = await start(provider);
+      try {
+        const result = await sandbox.exec('pwd; cat names.txt made.txt; echo "$GREETING"; ls -d empty', { timeoutSec: 10 });
+        assert.deepEqual(result, { stdout: '/app\npear\napple\nfig\nmade\nhello there\nempty\n', stderr: '', exitCode: 0, timedOut: false });
+      } finally {
+        await sandbox.close();
+      }
+    });
+
+    it('keeps files but not shell state between commands', async () => {
+      const sandbox = await start(provider);
+      try {
+        await sandbox.exec('cd /tmp; VALUE=1; echo kept > /tmp/file', { timeoutSec: 10 });
+        assert.equal((await sandbox.exec('pwd; echo "[$VALUE]"; cat /tmp/file', { timeoutSec: 10 })).stdout, '/app\n[]\nkept\n');
+        assert.equal((await sandbox.exec('echo "$EXTRA"; pwd', { timeoutSec: 10, cwd: '/tmp', env: { EXTRA: "it's" } })).stdout, "it's\n/tmp\n");
+      } finally {
+        await sandbox.close();
+      }
+    });
+
+    it('reports exit codes, stderr and syntax errors', async () => {
+      const sandbox = await start(provider);
+      try {
+        const missing = await sandbox.exec('echo out; nosuchcommand', { timeoutSec: 10 });
+        assert.equal(missing.stdout, 'out\n');
+        assert.equal(missing.exitCode, 127);
+        assert.match(missing.stderr, /nosuchcommand: command not found/);
+        assert.equal((await sandbox.exec('exit 3', { timeoutSec: 10 })).exitCode, 3);
+        assert.equal((await sandbox.exec('if then', { timeoutSec: 10 })).exitCode, 2);
+        assert.equal((await sandbox.exec("cat <<'X'\n  two\n  lines\nX", { timeoutSec: 10 })).stdout, '  two\n  lines\n');
+      } finally {
+        await sandbox.close();
+      }
+    });
+
+    it('stops a command at its time limit and takes the next one', async () => {
+      const sandbox = await start(provider);
+      try {
+        const result = await sandbox.exec('echo before; sleep 30', { timeoutSec: 0.4 });
+        assert.equal(result.timedOut, true);
+        assert.equal(result.exitCode, 137);
+        assert.equal((await sandbox.exec('echo next', { timeoutSec: 10 })).stdout, 'next\n');
+      } finally {
+        await sandbox.close();
+      }
+    });
+
+    it('keeps head and tail of a large output', async () => {
+      const sandbox = await start(provider);
+      try {
+        const { stdout } = await sandbox.exec(`printf '%0100000d' 0; echo middle; printf '%0100000d' 0; echo tail`, { timeoutSec: 20 });
+        assert.ok(stdout.length < outputLimitBytes + 100, `${stdout.length} characters`);
+        assert.match(stdout, /^0{1000}/);
+        assert.match(stdout, /\[\d+ bytes of output omitted\]/);
+        assert.match(stdout, /0tail\n$/);
+      } finally {
+        await sandbox.close();
+      }
+    });
+
+    it('survives output that is not UTF-8 and keeps split characters whole', async () => {
+      const sandbox = await start(provider);
+      try {
+        const { stdout, exitCode } = await sandbox.exec(`printf '\\377\\376\\n'; echo done`, { timeoutSec: 10 });
+        assert.match(stdout, /\ndone\n$/);
+        assert.equal(exitCode, 0);
+        assert.equal((await sandbox.exec('echo "é€😀"', { timeoutSec: 10 })).stdout, 'é€😀\n');
+      } finally {
+        await sandbox.close();
+      }
+    });
+
+    it('uploads and downloads trees anywhere, with modes', async () => {
+      const sandbox = await start(provider);
+      try {
+        await sandbox.upload(new Map([['deep/run.sh', { data: Buffer.from('#!/bin/bash\necho ran\n'), mode: 0o755 }]]), '/opt/tools');
+        assert.equal((await sandbox.exec('/opt/tools/deep/run.sh', { timeoutSec: 10 })).stdout, 'ran\n');
+        const files = await sandbox.download('/opt/tools');
+        assert.deepEqual([...files.keys()], ['deep/run.sh']);
+        assert.equal(files.get('deep/run.sh')?.mode, 0o755);
+        assert.equal(text(await sandbox.readFile('/app/names.txt')), 'pear\napple\nfig\n');
+        assert.equal(await sandbox.readFile('/app/nosuch'), undefined);
+        assert.equal((await sandbox.download('/nosuch')).size, 0);
+        const skipped: string[] = [];
+        await sandbox.upload(tree({ 'small.txt': 'a', 'big.txt': 'b'.repeat(100) }), '/opt/sizes');
+        const small = await sandbox.download('/opt/sizes', { maxFileBytes: 10, onSkipped: (path) => skipped.push(path) });
+        assert.deepEqual([[...small.keys()], skipped], [['small.txt'], ['big.txt']]);
+      } finally {
+        await sandbox.close();
+      }
+    });
+
+    it('is private to its episode', async () => {
+      const [first, second] = [await start(provider), await start(provider)];
+      try {
+        await first.exec('echo secret > /tmp/secret', { timeoutSec: 10 });
+        assert.equal(await second.readFile('/tmp/secret'), undefined);
+      } finally {
+        await Promise.all([first.close(), second.close()]);
+      }
+    });
+
+    it('ends a command when its caller gives up', async () => {
+      const sandbox = await start(provider);
+      try {
+        const reason = new Error('cancelled');
+        await assert.rejects(sandbox.exec('sleep 30', { timeoutSec: 60, signal: AbortSignal.any([AbortSignal.abort(reason)]) }), reason);
+        const controller = new AbortController();
+        setTimeout(() => controller.abort(reason), 200);
+        await assert.rejects(sandbox.exec('sleep 30', { timeoutSec: 60, signal: controller.signal }), reason);
+      } finally {
+        await sandbox.close();
+      }
+    });
+
+    it('refuses tasks that need what it lacks, and names it', async () => {
+      const needy = withEnvironment({ needs: ['network'] });
+      assert.match(provider.refusal(needy) ?? '', /needs network/);
+      await assert.rejects(start(provider, needy), TaskError);
+      await assert.rejects(start(provider, withEnvironment({ run: ['exit 9'] })), (error) => error instanceof TaskError && /exit 9 exited with 9/.test(error.message));
+    });
+  });
+}
+
+describe('embedded sandbox', () => {
+  it('refuses other images', () => {
+    assert.match(new EmbeddedProvider().refusal(withEnvironment({ image: 'python:3.12' })) ?? '', /its image is python:3\.12/);
+  });
+
+  it('ends loops that never yield, by count and by time', async () => {
+    const sandbox = await start(new EmbeddedProvider());
+    const byCount = await sandbox.exec('while true; do :; done', { timeoutSec: 60 });
+    assert.deepEqual([byCount.exitCode, byCount.timedOut], [126, false]);
+    const byTime = await sandbox.exec('while true; do :; done', { timeoutSec: 0.05 });
+    assert.deepEqual([byTime.exitCode, byTime.timedOut], [137, true]);
+  });
+
+  it('shows the same times in every repetition', async () => {
+    const list = async (): Promise<string> => {
+      const sandbox = await start(new EmbeddedProvider());
+      await sandbox.exec('echo x > new.txt; touch -d 2020-02-03 old.txt', { timeoutSec: 10 });
+      return (await sandbox.exec('ls -l', { timeoutSec: 10 })).stdout;
+    };
+    const first = await list();
+    await new Promise((resolve) => setTimeout(resolve, 1100));
+    assert.equal(await list(), first);
+    assert.match(first, /Feb +3 +2020 old\.txt/);
+  });
+});
+
+const [, docker] = await backends();
+describe('docker sandbox', { skip: docker?.skip ?? false }, () => {
+  const provider = new DockerProvider();
+  after(async () => {
+    await provider.close();
+    assert.equal(await countContainers(testRunKey), 0, 'containers left behind');
+  });
+
+  it('kills the whole process group at the time limit, also what moved to a session of its own', async () => {
+    const sandbox = await start(provider);
+    try {
+      const result = await sandbox.exec('sleep 71 & setsid sleep 72 & echo started; sleep 73', { timeoutSec: 0.5 });
+      assert.deepEqual([result.stdout, result.stderr, result.timedOut], ['started\n', '', true]);
+      assert.equal((await sandbox.exec('ps | grep -c "sleep 7[123]"', { timeoutSec: 10 })).stdout, '0\n');
+    } finally {
+      await sandbox.close();
+    }
+  });
+
+  it('does not wait for what a command leaves in the background', async () => {
+    const sandbox = await start(provider);
+    try {
+      const result = await sandbox.exec('sleep 60 & echo away', { timeoutSec: 20 });
+      assert.deepEqual([result.stdout, result.timedOut], ['away\n', false]);
+    } finally {
+      await sandbox.close();
+    }
+  });
+
+  it('goes on after a command that kills its own supervisor', async () => {
+    const sandbox = await start(provider);
+    try {
+      assert.equal((await sandbox.exec('kill -9 $PPID', { timeoutSec: 20 })).exitCode, 137);
+      assert.equal((await sandbox.exec('echo again', { timeoutSec: 20 })).stdout, 'again\n');
+    } finally {
+      await sandbox.close();
+    }
+  });
+
+  it('has no network, no capabilities, and the limits of the task', async () => {
+    const sandbox = await start(provider, withEnvironment({ memoryMb: 64, pidsLimit: 40 }));
+    try {
+      const { stdout } = await sandbox.exec('ls /sys/class/net; grep -E "CapEff|NoNewPrivs" /proc/self/status | tr -d "\\t"', { timeoutSec: 10 });
+      assert.equal(stdout, 'lo\nCapEff:0000000000000000\nNoNewPrivs:1\n');
+      const [found] = await new Docker().listContainers({ filters: { label: [`terminal-rsi.run=${testRunKey}`] } });
+      const { HostConfig: host } = await new Docker().getContainer(found?.Id ?? '').inspect();
+      assert.deepEqual(
+        [host.NetworkMode, host.Memory, host.MemorySwap, host.PidsLimit, host.Init, host.CapDrop],
+        ['none', 64 * 2 ** 20, 64 * 2 ** 20, 40, true, ['ALL']],
+      );
+    } finally {
+      await sandbox.close();
+    }
+  });
+
+  it('reports a dead container as infrastructure, and closes twice', async () => {
+    const sandbox = await start(provider);
+    const [found] = await new Docker().listContainers({ filters: { label: [`terminal-rsi.run=${testRunKey}`] } });
+    const pending = sandbox.exec('sleep 30', { timeoutSec: 60 });
+    await new Promise((resolve) => setTimeout(resolve, 300));
+    await Promise.all([assert.rejects(pending, InfrastructureError), new Docker().getContainer(found?.Id ?? '').kill()]);
+    await assert.rejects(sandbox.exec('echo', { timeoutSec: 10 }), InfrastructureError);
+    await sandbox.close();
+    await sandbox.close();
+  });
+
+  it('replaces what a crashed attempt of the same name left, and sweeps by run what no living process holds', async () => {
+    const labels = { runKey: `${testRunKey}-crash`, episodeId: 'e', purpose: 'rollout' } as const;
+    const crashed = new DockerProvider();
+    await crashed.start(task, labels); // never closed: its owner forgets it
+    const next = await provider.start(task, labels);
+    assert.equal(await countContainers(labels.runKey), 1);
+    assert.equal(await provider.sweep(labels.runKey), 0, 'a living sandbox is not swept');
+    await next.close();
+    await crashed.start(task, { ...labels, episodeId: 'f' });
+    assert.equal(await provider.sweep(labels.runKey), 1);
+    assert.equal(await countContainers(labels.runKey), 0);
+  });
+
+  it('gives equal labels in use at the same time containers of their own', async () => {
+    const labels = { runKey: testRunKey, episodeId: 'same', purpose: 'rewrite' } as const;
+    const both = await Promise.all([provider.start(task, labels), provider.start(task, labels)]);
+    try {
+      assert.deepEqual(await Promise.all(both.map(async (sandbox) => (await sandbox.exec('echo on', { timeoutSec: 20 })).stdout)), ['on\n', 'on\n']);
+    } finally {
+      await Promise.all(both.map((sandbox) => sandbox.close()));
+    }
+  });
+
+  it('names what to do when an image is missing or no engine answers', async () => {
+    await assert.rejects(start(provider, withEnvironment({ image: 'localhost:1/nosuch:1' })), (error) => error instanceof UserError && /nosuch:1 .*docker load/.test(error.message));
+    const nowhere = new DockerProvider({ docker: new Docker({ socketPath: '/nosuch/docker.sock' }) });
+    await assert.rejects(start(nowhere), (error) => error instanceof InfrastructureError && /no Docker engine answers/.test(error.message));
+  });
+});
