@@ -1,6 +1,6 @@
 /**
  * The policies that can be sampled from: loaded from the artifact store when first asked for, the least recently used one
- * without work dropped when there are more than the limit (a run switches policies only between stages and iterations).
+ * without episodes dropped when there are more than the limit (a run switches policies only between stages and iterations).
  */
 import type { SampleRequest, SampleResult } from '../environment/types.ts';
 import { loadModel } from './checkpoint.ts';
@@ -27,7 +27,10 @@ export class SamplerPool {
   constructor(directory: PolicyDirectory, options: SamplerPoolOptions = {}) {
     this.#directory = directory;
     this.#options = options;
-    this.#sweeper = setInterval(() => this.#ready.forEach((sampler) => sampler.sweep()), 5_000);
+    this.#sweeper = setInterval(() => {
+      for (const sampler of this.#ready.values()) sampler.sweep();
+      this.#evict();
+    }, 5_000);
     this.#sweeper.unref();
   }
 
@@ -81,7 +84,9 @@ export class SamplerPool {
   #evict(): void {
     for (const policy of this.#samplers.keys()) {
       if (this.#ready.size <= (this.#options.residentPolicies ?? 2)) return;
-      if (!this.#pending.has(policy)) this.#drop(policy);
+      // Episodes between turns keep their policy; what they leave behind is swept once it idles too long.
+      const unused = !this.#pending.has(policy) && this.#ready.get(policy)?.statistics().busySlots === 0;
+      if (unused) this.#drop(policy);
     }
   }
   #drop(policy: string): void {

@@ -130,10 +130,6 @@ export class PolicySampler {
       seconds: this.#milliseconds / 1000,
     };
   }
-  /** No request in flight or waiting (sessions between turns do not count). */
-  idle(): boolean {
-    return this.#queue.length === 0 && [...this.#sessions.values()].every((session) => session.job === undefined);
-  }
   /** Fails what is in flight and frees the weights and the cache. */
   close(): void {
     if (this.#closed) return;
