@@ -134,5 +134,5 @@ function recolour(svg: string): string {
   return svg
     .replace(/#0102[01][0-9]/g, (colour) => VARIABLES.get(colour) ?? colour)
     .replace(/rgb\(1,\s?2,\s?(\d+)\)/g, (text, blue: string) => VARIABLES.get(`#0102${Number(blue).toString(16).padStart(2, '0')}`) ?? text)
-    .replace(/^<svg width="(\d+)" height="(\d+)"/, '<svg viewBox="0 0 $1 $2"');
+    .replace(/^<svg width="(\d+)" height="(\d+)"/, '<svg style="max-width: $1px" viewBox="0 0 $1 $2"');
 }

@@ -179,7 +179,7 @@ ${episode.turns.map((turn) =>
 
 function configuration({ input, versions }: ReportData): Html {
   const facts: [string, string][] = [['workflow', input.workflowId], ['run', input.runKey], ['calibration', input.calibration.uri], ...Object.entries(versions)];
-  return html`${table('', ['', ''], facts.map(([name, value]) => [name, html`<code>${value}</code>`]))}
+  return html`${table('', ['what', 'value'], facts.map(([name, value]) => [name, html`<code>${value}</code>`]))}
 <details><summary>The complete configuration</summary><pre>${JSON.stringify(input.config, null, 2)}</pre></details>
 <p class="note">The same numbers for machines: <a href="result.json">result.json</a>.</p>`;
 }

@@ -33,15 +33,16 @@ table { border-collapse: collapse; margin: .9rem 0; font-size: .925rem; font-var
 caption { text-align: left; padding-bottom: .4rem; }
 th, td { padding: .34rem .8rem .34rem 0; border-bottom: 1px solid var(--grid); text-align: right; vertical-align: top; }
 th:first-child, td:first-child, td.text, th.text { text-align: left; }
-td.text { min-width: 14rem; }
+td.text { min-width: 16rem; }
+td code { white-space: nowrap; }
 thead th { color: var(--muted); font-weight: 600; }
 tbody th { font-weight: 500; }
 tr.total th, tr.total td { font-weight: 700; border-top: 2px solid var(--grid); }
-.charts { display: grid; grid-template-columns: repeat(auto-fit, minmax(300px, 1fr)); gap: 1rem 1.5rem; }
+.charts { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 400px), 1fr)); gap: .5rem 2rem; }
 figure { margin: .75rem 0; }
 figure svg { width: 100%; height: auto; display: block; }
 .published { border-left: 4px solid var(--muted); padding-left: 1rem; }
-.badge { display: inline-block; border: 1px solid currentColor; border-radius: 4px; padding: 0 .4rem; font-size: .8rem; font-weight: 600; }
+.badge { display: inline-block; white-space: nowrap; border: 1px solid currentColor; border-radius: 4px; padding: 0 .4rem; font-size: .8rem; font-weight: 600; }
 .badge.good { color: var(--good); } .badge.bad { color: var(--bad); } .badge.neutral { color: var(--muted); }
 details { margin: .5rem 0; } summary { cursor: pointer; }
 pre { background: var(--panel); border-radius: 6px; padding: .7rem .9rem; overflow-x: auto; font: .825rem/1.45 ui-monospace, 'SF Mono', Menlo, Consolas, monospace; white-space: pre-wrap; overflow-wrap: anywhere; margin: .4rem 0; }

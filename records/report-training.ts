@@ -22,7 +22,7 @@ ${table('Runbooks; “dropped” columns are the screens and rules by name', ['s
 function fineTuning(stages: readonly StageResult[]): Html | undefined {
   const tuned = stages.flatMap((stage) => (stage.fineTune ? [{ name: stage.name, losses: stage.fineTune.epochLosses }] : []));
   if (tuned.length === 0) return undefined;
-  return html`<h3>RSR: fine-tuning of the actor</h3>${small('Cross-entropy per agent token, by epoch', 'epoch', tuned.map(({ name, losses }) => ({ name, values: losses })))}`;
+  return html`<h3>RSR: fine-tuning of the actor</h3><div class="charts">${small('Cross-entropy per agent token, by epoch', 'epoch', tuned.map(({ name, losses }) => ({ name, values: losses })))}</div>`;
 }
 
 function warmUp(stages: readonly StageResult[]): Html | undefined {
