@@ -3,8 +3,8 @@
  * Deterministic: the same corpus gives the same file. Text is cut into words by the same library that later encodes, so training and
  * use cannot disagree.
  */
-import { Tokenizer } from '@huggingface/tokenizers';
 import { UserError } from '../environment/errors.ts';
+import { createLibraryTokenizer } from './tokenizer-library.ts';
 
 /** What we read and write of `tokenizer.json`; foreign files hold more. */
 export interface TokenizerJson {
@@ -86,7 +86,7 @@ interface Word {
 }
 
 function countWords(corpus: readonly string[], empty: TokenizerJson, ids: ReadonlyMap<string, number>): Word[] {
-  const split = new Tokenizer(empty, {}).pre_tokenizer;
+  const split = createLibraryTokenizer(empty).pre_tokenizer;
   if (split === null) throw new Error('tokenizer without a pre-tokenizer');
   const counts = new Map<string, number>();
   for (const text of corpus) for (const word of split(text)) counts.set(word, (counts.get(word) ?? 0) + 1);

@@ -81,7 +81,7 @@ export function lossAndGradients(model: Model, loss: LossSpec, batch: SequenceBa
     const found = tf.variableGrads(() => {
       const { perToken, sums } = computeLoss(model, loss, checked);
       kept = tf.keep(tf.stack(sums.map((perTokenSum) => tf.sum(perTokenSum))));
-      return tf.div(tf.sum(perToken), loss.denominator) as tf.Scalar;
+      return tf.div<tf.Scalar>(tf.sum(perToken), loss.denominator);
     }, [...model.params.values()]);
     const sideResult = kept as unknown as tf.Tensor;
     monitors = sideResult.dataSync<'float32'>();

@@ -23,11 +23,11 @@ function at(saved: readonly tf.Tensor[], i: number): tf.Tensor {
 
 /** Rows `index` of `x` [N,D] → [M,D]; the gradient adds up rows that were taken more than once. `index` is int32. */
 export function gatherRows(x: tf.Tensor, index: tf.Tensor1D): tf.Tensor2D {
-  const rows = x.shape[0] as number;
+  const rows = x.shape[0];
   return custom([x], (save, table) => {
     save([index]);
     return {
-      value: tf.gather(table as tf.Tensor, index),
+      value: tf.gather(table, index),
       gradFunc: (dy, saved) => [tf.unsortedSegmentSum(dy, at(saved, 0) as tf.Tensor1D, rows)],
     };
   }) as tf.Tensor2D;
@@ -35,9 +35,7 @@ export function gatherRows(x: tf.Tensor, index: tf.Tensor1D): tf.Tensor2D {
 
 /** x / sqrt(mean(x²) + epsilon) · weight over the last axis. `weight` has the shape of x's trailing axes. */
 export function rmsNorm(x: tf.Tensor, weight: tf.Tensor, epsilon: number): tf.Tensor {
-  return custom([x, weight], (save, input, gain) => {
-    const v = input as tf.Tensor;
-    const g = gain as tf.Tensor;
+  return custom([x, weight], (save, v, g) => {
     const inverse = tf.rsqrt(tf.add(tf.mean(tf.square(v), -1, true), epsilon));
     const unit = tf.mul(v, inverse);
     save([unit, inverse, g]);
@@ -57,7 +55,7 @@ export function rmsNorm(x: tf.Tensor, weight: tf.Tensor, epsilon: number): tf.Te
 /** silu(gate) · up, with gate the first and up the second half of the last axis. [N,2F] → [N,F] */
 export function swiglu(gateUp: tf.Tensor): tf.Tensor2D {
   return custom([gateUp], (save, both) => {
-    const [gate, up] = tf.split(both as tf.Tensor, 2, -1) as [tf.Tensor, tf.Tensor];
+    const [gate, up] = tf.split(both, 2, -1) as [tf.Tensor, tf.Tensor];
     const sigmoid = tf.sigmoid(gate);
     const silu = tf.mul(gate, sigmoid);
     save([up, sigmoid, silu]);
@@ -85,7 +83,7 @@ export function rope(x: tf.Tensor, cos: tf.Tensor, signedSin: tf.Tensor): tf.Ten
   return custom([x], (save, input) => {
     save([cos, signedSin]);
     return {
-      value: tf.add(tf.mul(input as tf.Tensor, cos), tf.mul(swapHalves(input as tf.Tensor), signedSin)),
+      value: tf.add(tf.mul(input, cos), tf.mul(swapHalves(input), signedSin)),
       gradFunc: (dy, saved) => [tf.sub(tf.mul(dy, at(saved, 0)), tf.mul(swapHalves(dy), at(saved, 1)))],
     };
   });

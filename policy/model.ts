@@ -71,7 +71,7 @@ export function hiddenStates(model: Model, batch: MaskedBatch): tf.Tensor2D {
     const v = tf.transpose(values, [0, 2, 1, 3]);
     // The query heads of one group lie one below the other, so that keys and values need no copies.
     const mixed = attention(tf.reshape(q, [B * K, group * T, Dh]), tf.reshape(k, [B * K, T, Dh]), tf.reshape(v, [B * K, T, Dh]), bias);
-    const joined = tf.reshape(tf.transpose(tf.reshape(mixed, [B, H, T, Dh]), [0, 2, 1, 3]), [B * T, H * Dh]) as tf.Tensor2D;
+    const joined = tf.reshape<tf.Rank.R2>(tf.transpose(tf.reshape(mixed, [B, H, T, Dh]), [0, 2, 1, 3]), [B * T, H * Dh]);
     x = tf.add(x, tf.matMul(joined, weight('o')));
     const normedAgain = rmsNorm(x, weight('mlpNorm'), epsilon) as tf.Tensor2D;
     x = tf.add(x, tf.matMul(swiglu(tf.matMul(normedAgain, weight('gateUp'))), weight('down')));

@@ -6,9 +6,9 @@
  */
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { Tokenizer } from '@huggingface/tokenizers';
 import { UserError } from '../environment/errors.ts';
 import { byteAlphabet, type TokenizerJson } from './bpe.ts';
+import { createLibraryTokenizer } from './tokenizer-library.ts';
 
 /** The markers of an episode's layout, see policy/codec.ts; ids 0 to 8 in tokenizers that we train. */
 export const SPECIAL_TOKENS = [
@@ -55,7 +55,7 @@ export function createTokenizer(json: TokenizerJson, place: string): PolicyToken
   }
   const special = new Map(json.added_tokens.map((token) => [token.content, token.id]));
   const vocab = Object.fromEntries(Object.entries(json.model.vocab).filter(([token]) => !special.has(token)));
-  const library = new Tokenizer({ ...json, added_tokens: [], post_processor: null, model: { ...json.model, vocab } }, {});
+  const library = createLibraryTokenizer({ ...json, added_tokens: [], post_processor: null, model: { ...json.model, vocab } });
   const bytes = tokenBytes(json, vocab);
   return {
     vocabSize: bytes.length,
