@@ -13,19 +13,19 @@ export async function forEachConcurrently<T>(
   const failed = new AbortController();
   const signal = AbortSignal.any([outer, failed.signal]);
   let next = 0;
-  let first: unknown;
+  let first: Error | undefined;
   const lane = async (): Promise<void> => {
     while (next < items.length && !signal.aborted) {
       const item = items[next++] as T;
       try {
         await work(item, signal);
       } catch (error) {
-        first ??= error;
-        failed.abort(error);
+        first ??= error instanceof Error ? error : new Error(String(error));
+        failed.abort(first);
       }
     }
   };
   await Promise.all(Array.from({ length: Math.min(limit, items.length) }, lane));
-  if (first !== undefined) throw first;
+  if (first) throw first;
   outer.throwIfAborted();
 }

@@ -9,9 +9,9 @@ export interface WorkerProcess {
   readonly logger: Logger;
   readonly worker: Worker;
   /** Runs when the first signal arrives, before the worker has drained. */
-  onShutdown?(): void;
+  readonly onShutdown?: () => void;
   /** Runs when the worker has drained, whatever happened. */
-  close(): Promise<void>;
+  readonly close: () => Promise<void>;
 }
 
 /** Runs until a signal or a failure; resolves with the process's exit status. */

@@ -86,8 +86,8 @@ export const runConfigSchema = z.strictObject({
     }),
   }),
   reward: z.strictObject({
-    /** FDR: lower bound of a family's calibrated mean progress. */
-    fdrFloor: unit,
+    /** FDR: lower bound of a family's calibrated mean progress; above 0, because the reward divides by it. */
+    fdrFloor: positive.max(1),
     /** SPR: what strict success earns beyond 1. */
     sprBonus: z.number().min(0),
     /** SPR: cap on partial credit, below 1. */

@@ -160,7 +160,7 @@ function valueAt(value: unknown, path: readonly string[]): JsonObject | undefine
 }
 /** Made only when something is wrong: good runs do not pay for it. */
 function schemaOf(): JsonObject {
-  return z.toJSONSchema(runConfigSchema) as JsonObject;
+  return z.toJSONSchema(runConfigSchema);
 }
 function schemaAt(path: readonly string[]): JsonObject {
   let here = schemaOf();
@@ -182,13 +182,14 @@ function describe(schema: JsonObject): string {
     return `an object with ${Object.keys((schema['properties'] as JsonObject | undefined) ?? {}).join(', ')}`;
   if (schema['type'] === 'string') return schema['minLength'] ? 'a text that is not empty' : 'a text';
   const noun = schema['type'] === 'integer' ? 'a whole number' : 'a number';
-  const low = schema['minimum'];
-  const above = schema['exclusiveMinimum'];
-  // zod writes the bounds of safe integers where the schema sets none.
-  const high = schema['maximum'] === Number.MAX_SAFE_INTEGER ? undefined : schema['maximum'];
-  if (low !== undefined && high !== undefined) return `${noun} between ${String(low)} and ${String(high)}`;
-  if (above !== undefined) return `${noun} above ${String(above)}`;
-  if (low !== undefined) return `${noun} of at least ${String(low)}`;
+  const bound = (name: string): string | undefined => (typeof schema[name] === 'number' ? String(schema[name]) : undefined);
+  const low = bound('minimum');
+  const above = bound('exclusiveMinimum');
+  // zod writes the largest safe integer where the schema sets no maximum.
+  const high = schema['maximum'] === Number.MAX_SAFE_INTEGER ? undefined : bound('maximum');
+  if (low !== undefined && high !== undefined) return `${noun} between ${low} and ${high}`;
+  if (above !== undefined) return `${noun} above ${above}`;
+  if (low !== undefined) return `${noun} of at least ${low}`;
   return noun;
 }
 
