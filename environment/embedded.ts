@@ -90,7 +90,7 @@ class EmbeddedSandbox implements Sandbox {
       executionLimits: { ...limits, maxExecutionTimeMs: Math.max(1, Math.ceil(milliseconds)) },
     });
     const started = performance.now();
-    const result = await bash.exec(command, { rawScript: true, ...(options.signal ? { signal: options.signal } : {}) });
+    const result = await bash.exec(command, { rawScript: true, ...(options.signal ? { signal: options.signal } : {}) }).catch(missingParent);
     options.signal?.throwIfAborted();
     const timedOut = result.exitCode === 124 && performance.now() - started >= milliseconds;
     return {
@@ -137,9 +137,26 @@ class EmbeddedSandbox implements Sandbox {
   }
 }
 
+/** What a shell answers to a redirection into a folder that is not there; just-bash lets the file system's error escape. */
+function missingParent(error: unknown): { stdout: string; stderr: string; exitCode: number } {
+  if (!(error instanceof MissingParentError)) throw error;
+  return { stdout: '', stderr: `bash: ${error.path}: No such file or directory\n`, exitCode: 1 };
+}
+
+class MissingParentError extends Error {
+  readonly path: string;
+  constructor(path: string) {
+    super(`ENOENT: no such file or directory, open '${path}'`);
+    this.path = path;
+  }
+}
+
 /**
  * Shows every file that was made or changed in the sandbox with one fixed time, so that `ls -l` says the same in every
  * repetition of an episode. Times that a command sets itself (`touch -d`) are kept.
+ *
+ * Refuses to write where there is no folder. just-bash's file system makes missing parents, so that `mkdir` would
+ * never matter and rewriting would drop it from every procedure.
  */
 class RepeatableFs extends InMemoryFs {
   readonly #started = Date.now();
@@ -152,8 +169,35 @@ class RepeatableFs extends InMemoryFs {
     return this.#repeatable(await super.lstat(path));
   }
 
+  override async writeFile(path: string, ...rest: Rest<InMemoryFs['writeFile']>): Promise<void> {
+    await this.#needParent(path);
+    await super.writeFile(path, ...rest);
+  }
+
+  override async appendFile(path: string, ...rest: Rest<InMemoryFs['appendFile']>): Promise<void> {
+    await this.#needParent(path);
+    await super.appendFile(path, ...rest);
+  }
+
+  override async cp(source: string, target: string, ...rest: Rest2<InMemoryFs['cp']>): Promise<void> {
+    await this.#needParent(target);
+    await super.cp(source, target, ...rest);
+  }
+
+  override async mv(source: string, target: string): Promise<void> {
+    await this.#needParent(target);
+    await super.mv(source, target);
+  }
+
+  async #needParent(path: string): Promise<void> {
+    if (!(await this.exists(posix.dirname(path)))) throw new MissingParentError(path);
+  }
+
   #repeatable<T extends { mtime: Date }>(stat: T): T {
     const now = stat.mtime.getTime() >= this.#started - 1000 && stat.mtime.getTime() <= Date.now() + 1000;
     return now ? { ...stat, mtime: fixedTime } : stat;
   }
 }
+
+type Rest<F> = F extends (first: string, ...rest: infer R) => unknown ? R : never;
+type Rest2<F> = F extends (first: string, second: string, ...rest: infer R) => unknown ? R : never;
