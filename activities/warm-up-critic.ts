@@ -19,7 +19,6 @@ export async function warmUpCritic(deps: GpuDependencies, input: WarmUpActivityI
       batch,
       gamma: rpr.gamma,
       lambda: rpr.lambda,
-      valueClip: rpr.valueClip,
       sequencesPerStep: rpr.sequencesPerStep,
       adam: adam(input.learningRate),
       seed: deriveSeed(runSeed, key.stage, key.purpose),

@@ -32,6 +32,7 @@ export const runConfigSchema = z.strictObject({
     maxTokensPerTurn: count,
     /** Observations are cut to this many tokens. */
     observationTokens: count,
+    /** Of RSR's rollouts. RPR always samples at 1, because PPO's ratio is against the policy itself. */
     temperature: positive,
     commandTimeoutSec: positive,
   }),

@@ -36,7 +36,8 @@ export async function rprStage(input: RprStageInput): Promise<TrainedStage> {
           runSeed: seed,
           policy,
           sandbox,
-          temperature: rollout.temperature,
+          // Behaviour log-probabilities must be those of the policy itself: the ratio of PPO is against them.
+          temperature: 1,
           rollout,
           groups: [{ tasks, harness: 'shell', samples: rpr.samplesPerTask }],
         },

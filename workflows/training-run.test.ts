@@ -47,7 +47,7 @@ async function withRun<T>(input: unknown, behaviour: Behaviour, check: (run: Sta
     taskQueue: TASK_QUEUE,
     workflowId: `run-${++runs}`,
     args: [input as TrainingRunInput],
-    workflowExecutionTimeout: '60s',
+    workflowExecutionTimeout: '10m',
   });
   return await worker.runUntil(gpuWorker.runUntil(async () => await check({ handle, calls })));
 }
