@@ -112,7 +112,7 @@ async function outcomeOf(handle: WorkflowHandle): Promise<RunOutcome> {
       if (error instanceof WorkflowFailedError) {
         const messages: string[] = [];
         for (let cause: unknown = error.cause ?? error; cause instanceof Error; cause = cause.cause) messages.push(cause.message);
-        return { ok: false, message: messages.join(': ') };
+        return { ok: false, message: [...new Set(messages)].join(': ') };
       }
       // The server may be restarting under us; a run that does not exist is the only answer that cannot change.
       if (error instanceof Error && error.name === 'WorkflowNotFoundError') return { ok: false, message: error.message };

@@ -38,11 +38,12 @@ export async function bringUp(messages: Messages, sandbox: SandboxKind | undefin
   const data = dataDirectory();
   if (sandbox === 'docker') await ensureDockerImage(messages);
   const external = serverIsConfigured();
-  messages.info(external ? 'Connecting to the Temporal server of the environment …' : 'Starting the Temporal dev server …');
+  const before = await readState(data);
+  if (external) messages.info('Connecting to the Temporal server of the environment …');
+  else messages.info(isAlive(before.server) ? 'Using the Temporal dev server that runs for this data folder.' : 'Starting the Temporal dev server …');
   const server = external ? undefined : await startDevServer(data, SEARCH_ATTRIBUTES, messages.warn);
   const client = server?.client ?? (await connectClient(undefined, 15_000));
   const address = server?.address ?? process.env['TEMPORAL_ADDRESS'] ?? 'the configured server';
-  const before = await readState(data);
   const joined = isAlive(before.launcher) && before.address === address;
   const children: SupervisedChild[] = [];
   const stop = async (): Promise<void> => {

@@ -1,5 +1,5 @@
 /** The two worker processes: started, watched, and awaited until the server hands them tasks. */
-import { devNull } from 'node:os';
+import { mkdirSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Client } from '@temporalio/client';
@@ -33,8 +33,7 @@ export function startWorkers({ data, address, trainerPort, warn, onStart }: Work
   if (address !== undefined) {
     env['TEMPORAL_ADDRESS'] = address;
     env['TEMPORAL_NAMESPACE'] = 'default';
-    // A profile of this person's other servers must not add its credentials to our own server.
-    env['TEMPORAL_CONFIG_FILE'] = devNull;
+    env['TEMPORAL_CONFIG_FILE'] = writeProfile(data, address);
   }
   return WORKERS.map(({ name, script, log }) => {
     const child = new SupervisedChild({
@@ -50,6 +49,17 @@ export function startWorkers({ data, address, trainerPort, warn, onStart }: Work
     child.start();
     return child;
   });
+}
+
+/**
+ * A configuration file for Temporal clients of our own server, so that a profile of this person's other servers does not add
+ * its credentials. Not empty, because envconfig fails on a file without a default profile.
+ */
+function writeProfile(data: string, address: string): string {
+  const file = path.join(data, 'temporal', 'client.toml');
+  mkdirSync(path.dirname(file), { recursive: true });
+  writeFileSync(file, `[profile.default]\naddress = "${address}"\nnamespace = "default"\n`);
+  return file;
 }
 
 /**
