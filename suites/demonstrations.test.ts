@@ -58,20 +58,20 @@ async function passes({ instance, commands, harness }: DemonstrationItem): Promi
 }
 
 test('without noise every demonstration passes', async () => {
-  for (const item of take(3 * TRAINED.length, 1, CLEAN))
+  for (const item of take(2 * TRAINED.length, 1, CLEAN))
     assert.ok(await passes(item), `${item.instance.instruction} ${item.commands.join(' ; ')}`);
 });
 
 test('with the default noise success falls over the tiers, to a quarter up to two fifths overall', async () => {
   const tally = new Map<Tier, { passed: number; all: number }>(TIERS.map((tier) => [tier, { passed: 0, all: 0 }]));
-  for (const item of take(10 * TRAINED.length, 2, DEFAULT_NOISE)) {
+  for (const item of take(8 * TRAINED.length, 2, DEFAULT_NOISE)) {
     const count = tally.get(item.tier) ?? { passed: 0, all: 0 };
     count.all++;
     if (await passes(item)) count.passed++;
   }
   const share = (tier: Tier): number => (tally.get(tier)?.passed ?? 0) / (tally.get(tier)?.all ?? 1);
   const passed = [...tally.values()].reduce((sum, count) => sum + count.passed, 0);
-  const overall = passed / (10 * TRAINED.length);
+  const overall = passed / (8 * TRAINED.length);
   const report = [...TIERS.map((tier) => `${tier} ${(100 * share(tier)).toFixed(1)}`), `overall ${(100 * overall).toFixed(1)}`].join(', ');
   console.log(`strict success of noisy demonstrations, %: ${report}`);
   assert.ok(share('easy') > share('hard') && share('medium') > share('hard') && share('hard') > share('extreme'), report);

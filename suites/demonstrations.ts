@@ -31,8 +31,8 @@ export const NO_NOISE: Noise = { wrong: 0, repair: 0, skip: 0, quit: 0, blind: 0
 export const DEFAULT_NOISE: Readonly<Record<Tier, Noise>> = {
   easy: { wrong: 0.52, repair: 0.08, skip: 0.04, quit: 0, blind: 0, idle: 0.1 },
   medium: { wrong: 0.43, repair: 0.1, skip: 0.04, quit: 0.06, blind: 0.3, idle: 0.06 },
-  hard: { wrong: 0.4, repair: 0.1, skip: 0.04, quit: 0.06, blind: 0.25, idle: 0.04 },
-  extreme: { wrong: 0.32, repair: 0.1, skip: 0.03, quit: 0.05, blind: 0.25, idle: 0.02 },
+  hard: { wrong: 0.48, repair: 0.1, skip: 0.04, quit: 0.06, blind: 0.25, idle: 0.04 },
+  extreme: { wrong: 0.36, repair: 0.1, skip: 0.03, quit: 0.05, blind: 0.25, idle: 0.02 },
 };
 
 export interface Demonstration {
