@@ -152,7 +152,6 @@ export interface WarmUpInput {
   readonly batch: readonly RewardedEpisode[];
   readonly gamma: number;
   readonly lambda: number;
-  readonly valueClip: number;
   readonly sequencesPerStep: number;
   readonly adam: AdamSettings;
   readonly seed: number;

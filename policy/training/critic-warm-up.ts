@@ -16,8 +16,7 @@ import type { LoopOptions } from './steps.ts';
 export const WARM_UP_EPOCHS = 4;
 
 interface State {
-  /** The critic's values and the returns before the first step: fixed over the four epochs. */
-  oldValues: number[][];
+  /** From the critic's values before the first step: fixed over the four epochs. */
   returns: number[][];
   steps: number;
   epochs: { valueLoss: number; explainedVariance?: number }[];
@@ -33,6 +32,8 @@ export async function warmUpCritic(context: TrainingContext, input: WarmUpInput,
   const { trainer, signal } = context;
   const perEpoch = Math.ceil(episodes.length / input.sequencesPerStep);
   const batchTokens = episodes.reduce((sum, episode) => sum + agentTokenCount(episode), 0);
+  // Global over the batch (METHOD.md section 2), scaled to one step, so that every token weighs the same in every step.
+  const denominator = batchTokens / perEpoch;
   const forward = (critic: string): Promise<number[][]> =>
     forwardAll(trainer, critic, 'values', episodes, { tokenBudget: options.tokenBudget, signal });
 
@@ -43,35 +44,24 @@ export async function warmUpCritic(context: TrainingContext, input: WarmUpInput,
       // Only weights are inherited: the optimizer is new in each stage.
       models: [{ role: 'critic', directory: start, optimizer: undefined, output: outputDirectory, optimizerOutput: optimizerDirectory }],
       totalSteps: perEpoch * WARM_UP_EPOCHS,
-      begin: async ({ critic }) => {
-        const oldValues = await forward(critic!);
-        return {
-          oldValues,
-          returns: batchAdvantages(episodes, oldValues, input.gamma, input.lambda).returns,
-          steps: 0,
-          epochs: [],
-          lossSum: 0,
-        };
-      },
+      begin: async ({ critic }) => ({
+        returns: batchAdvantages(episodes, await forward(critic!), input.gamma, input.lambda).returns,
+        steps: 0,
+        epochs: [],
+        lossSum: 0,
+      }),
       step: async (index, sums, { critic }) => {
         const epoch = Math.floor(index / perEpoch);
         const members = epochSteps(episodes.length, input.sequencesPerStep, input.seed, epoch)[index % perEpoch]!;
-        const denominator = members.reduce((sum, i) => sum + agentTokenCount(episodes[i]!), 0);
         let loss = 0;
         for (const indices of microBatches(episodes, members, options.tokenBudget)) {
           const batch = pack(episodes, indices);
-          const rows = (arrays: readonly number[][]): number[] =>
-            padded(
-              indices.map((i) => arrays[i]!),
-              batch.length,
-            );
-          const spec = {
-            kind: 'value',
-            denominator,
-            returns: rows(sums.returns),
-            oldValues: rows(sums.oldValues),
-            clip: input.valueClip,
-          } as const;
+          const returns = padded(
+            indices.map((i) => sums.returns[i]!),
+            batch.length,
+          );
+          // No value clip: it would freeze every value that has moved `clip` towards its return, and recalibration is about large moves.
+          const spec = { kind: 'value', denominator, returns, oldValues: returns, clip: 0 } as const;
           loss += (await trainer.forwardBackward(critic!, spec, batch)).loss;
         }
         if (!Number.isFinite(loss))

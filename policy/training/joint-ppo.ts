@@ -5,7 +5,6 @@
  */
 import { UserError } from '../../environment/errors.ts';
 import { explainedVariance, whiten } from '../../method/statistics.ts';
-import { NumericalError } from '../errors.ts';
 import type { LossSums, PpoInput, PpoMetrics, SequenceBatch, TrainingContext } from '../types.ts';
 import { atAgentTokens, batchAdvantages } from './advantages.ts';
 import { agentMask, agentTokenCount, epochSteps, forwardAll, microBatches, pack, padded } from './batching.ts';
@@ -33,13 +32,18 @@ interface State {
   stop?: NonNullable<PpoMetrics['stop']>;
 }
 
-/** @throws UserError for an empty batch. A loss or gradient that is not finite ends the loop before the update and is reported in `stop`. */
+/**
+ * @throws UserError for an empty batch, NumericalError for a gradient norm that is not finite. A loss that is not finite ends the loop
+ * before the update and is reported in `stop`.
+ */
 export async function jointPpo(context: TrainingContext, input: PpoInput, options: LoopOptions = {}): Promise<PpoMetrics> {
   const { actorDirectory, criticDirectory, actorOptimizer, criticOptimizer, referenceDirectory, output, ...settings } = input;
   const episodes = input.batch.filter((episode) => agentTokenCount(episode) > 0);
   if (episodes.length === 0) throw new UserError(`jointPpo: ${input.batch.length} episodes, none of which has a token of the agent`);
   const perEpoch = Math.ceil(episodes.length / input.sequencesPerStep);
   const turnLength = tokensPerTurn(episodes);
+  // Global over the batch (METHOD.md section 2), scaled to one step, so that every token weighs the same in every step.
+  const denominator = episodes.reduce((sum, episode) => sum + agentTokenCount(episode), 0) / perEpoch;
 
   const begin = async (handles: Handles): Promise<State> => {
     const forward = { tokenBudget: options.tokenBudget, signal: context.signal };
@@ -75,33 +79,26 @@ export async function jointPpo(context: TrainingContext, input: PpoInput, option
   const step = async (index: number, state: State, handles: Handles): Promise<{ loss: number; stop?: boolean }> => {
     const epoch = Math.floor(index / perEpoch);
     const members = epochSteps(episodes.length, input.sequencesPerStep, input.seed, epoch)[index % perEpoch]!;
-    const denominator = members.reduce((sum, i) => sum + agentTokenCount(episodes[i]!), 0);
     const monitors = { ...state.epoch };
     let policyLoss = 0;
     let valueLoss = 0;
     for (const indices of microBatches(episodes, members, options.tokenBudget)) {
       const batch = pack(episodes, indices);
-      const actor = await actorPass(handles.actor!, state, batch, indices, denominator);
-      const critic = await criticPass(handles.critic!, state, batch, indices, denominator);
+      const actor = await actorPass(handles.actor!, state, batch, indices);
+      const critic = await criticPass(handles.critic!, state, batch, indices);
       policyLoss += actor.loss;
       valueLoss += critic.loss;
       addSums(monitors, actor);
     }
     if (!Number.isFinite(policyLoss) || !Number.isFinite(valueLoss)) return nonFinite(state);
-    let norms: { actor: number; critic: number };
-    try {
-      const actor = await context.trainer.optimStep(handles.actor!, input.actorAdam);
-      const critic = await context.trainer.optimStep(handles.critic!, input.criticAdam);
-      norms = { actor: actor.gradientNorm, critic: critic.gradientNorm };
-    } catch (error) {
-      if (error instanceof NumericalError) return nonFinite(state);
-      throw error;
-    }
+    // A norm that is not finite throws: one of the two models may be updated already, so the iteration before is what counts.
+    const actor = await context.trainer.optimStep(handles.actor!, input.actorAdam);
+    const critic = await context.trainer.optimStep(handles.critic!, input.criticAdam);
     state.steps += 1;
     state.policyLossSum += policyLoss;
     state.valueLossSum += valueLoss;
-    state.gradientNorm = Math.max(state.gradientNorm, norms.actor);
-    state.criticGradientNorm = Math.max(state.criticGradientNorm, norms.critic);
+    state.gradientNorm = Math.max(state.gradientNorm, actor.gradientNorm);
+    state.criticGradientNorm = Math.max(state.criticGradientNorm, critic.gradientNorm);
     state.epoch = monitors;
     if ((index + 1) % perEpoch === 0) {
       state.last = monitors;
@@ -117,7 +114,6 @@ export async function jointPpo(context: TrainingContext, input: PpoInput, option
     state: State,
     batch: SequenceBatch,
     indices: readonly number[],
-    denominator: number,
   ): Promise<LossSums> => {
     const rows = (arrays: readonly (readonly number[])[]): number[] =>
       padded(
@@ -149,7 +145,6 @@ export async function jointPpo(context: TrainingContext, input: PpoInput, option
     state: State,
     batch: SequenceBatch,
     indices: readonly number[],
-    denominator: number,
   ): Promise<LossSums> => {
     const rows = (arrays: readonly (readonly number[])[]): number[] =>
       padded(

@@ -123,7 +123,6 @@ const warmUpInput = (over: Partial<WarmUpInput> = {}): WarmUpInput => ({
   batch: episodes(10),
   gamma: 1,
   lambda: 1,
-  valueClip: 0,
   sequencesPerStep: 4,
   adam,
   seed: 5,
