@@ -11,10 +11,12 @@ const stamp = join(cacheDirectory, 'suites.sha256');
 /** Hash over the generator's sources: suites/ without its output and tests, and the seeds that it draws from. */
 function sourcesHash() {
   const hash = createHash('sha256');
-  const files = readdirSync(join(repoRoot, 'suites'), { recursive: true, withFileTypes: true })
-    .filter((entry) => entry.isFile() && !/\.test\.ts$/.test(entry.name))
-    .map((entry) => join(entry.parentPath ?? entry.path, entry.name))
-    .filter((file) => !file.startsWith(`${built}/`));
+  // The two folders of sources by name: beside them lies the output, which another process may be replacing.
+  const files = ['suites', join('suites', 'families')].flatMap((folder) =>
+    readdirSync(join(repoRoot, folder))
+      .filter((name) => name.endsWith('.ts') && !name.endsWith('.test.ts'))
+      .map((name) => join(repoRoot, folder, name)),
+  );
   for (const file of [...files.sort(), join(repoRoot, 'method', 'seeds.ts')]) {
     if (existsSync(file)) hash.update(file.slice(repoRoot.length)).update(readFileSync(file));
   }
