@@ -5,7 +5,8 @@
  */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { loadClientConnectConfig } from '@temporalio/envconfig';
-import { temporal } from '@temporalio/proto';
+// CommonJS whose export names Node's static analysis does not find.
+import proto from '@temporalio/proto';
 import { NativeConnection } from '@temporalio/worker';
 import { UserError } from '../environment/errors.ts';
 import { SEARCH_ATTRIBUTES } from '../workflows/contract.ts';
@@ -38,9 +39,10 @@ export async function connect(logger: Logger, patienceMs = 60_000): Promise<Work
   }
 }
 
+const { IndexedValueType } = proto.temporal.api.enums.v1;
 const TYPES = {
-  Keyword: temporal.api.enums.v1.IndexedValueType.INDEXED_VALUE_TYPE_KEYWORD,
-  Double: temporal.api.enums.v1.IndexedValueType.INDEXED_VALUE_TYPE_DOUBLE,
+  Keyword: IndexedValueType.INDEXED_VALUE_TYPE_KEYWORD,
+  Double: IndexedValueType.INDEXED_VALUE_TYPE_DOUBLE,
 };
 
 /** Idempotent. Throws UserError when the server does not let us: an operator has to add them then. */
