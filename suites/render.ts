@@ -12,7 +12,8 @@ export function renderTask({ suite, id, instance }: SplitTask): Map<string, stri
     [
       ...workspace,
       ['environment/Dockerfile', dockerfile(workspace.length > 0)] as const,
-      ['instruction.md', `${instance.instruction}\n`] as const,
+      // No line end: the policy must see exactly the tokens that it saw in the demonstrations.
+      ['instruction.md', instance.instruction] as const,
       ['solution/solve.sh', `#!/bin/bash\ncd /app || exit 1\n${instance.solution.join('\n')}\n`] as const,
       ['task.toml', taskToml(suite, id, instance.family, instance.tier)] as const,
       ['tests/test.sh', testScript(instance.checks)] as const,

@@ -118,7 +118,7 @@ test('the loader reads every task as it was meant, with the same checksum', asyn
     const warnings: string[] = [];
     const task = await loadTask(join(suiteDirectory(suite), id), { warn: (message) => warnings.push(message) });
     assert.equal(task.checksum, checksum);
-    assert.equal(task.instruction.trim(), instance.instruction);
+    assert.equal(task.instruction, instance.instruction);
     assert.equal(task.family, instance.family);
     assert.equal(task.tier, instance.tier);
     assert.deepEqual(
