@@ -102,7 +102,10 @@ describe('artifact store', () => {
     const beta = await store.putBytes('policy', Buffer.from('beta'));
     await writeFile(blobPath(store, beta.sha256), 'evil');
     await rm(tree, { recursive: true });
-    await assert.rejects(new ArtifactStore(store.root).directory(ref), (error: unknown) => error instanceof ArtifactError && error.message.includes('b.txt'));
+    await assert.rejects(
+      new ArtifactStore(store.root).directory(ref),
+      (error: unknown) => error instanceof ArtifactError && error.message.includes('b.txt'),
+    );
   });
 
   it('says so when an artifact is not a directory', async () => {

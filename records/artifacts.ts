@@ -85,10 +85,15 @@ export class ArtifactStore {
   /** Stores the regular files below `directory`. Empty directories and file modes are not kept; links are refused. */
   async putDirectory(kind: ArtifactKind, directory: string): Promise<ArtifactRef> {
     const files: TreeFile[] = [];
-    for (const relative of await listFiles(directory)) files.push({ path: relative, ...(await this.#putFile(path.join(directory, relative))) });
+    for (const relative of await listFiles(directory))
+      files.push({ path: relative, ...(await this.#putFile(path.join(directory, relative))) });
     const manifest: TreeManifest = { schema: TREE_SCHEMA, files };
     const { sha256 } = await this.putJson(kind, manifest);
-    return reference(kind, sha256, files.reduce((sum, file) => sum + file.bytes, 0));
+    return reference(
+      kind,
+      sha256,
+      files.reduce((sum, file) => sum + file.bytes, 0),
+    );
   }
 
   /** The artifact's bytes. Throws ArtifactError when it is missing or its hash differs. */
@@ -163,10 +168,13 @@ export class ArtifactStore {
     const blob = this.#blobPath(file.sha256);
     // A copy and not a hard link: whoever writes into a tree by mistake must not change the blob. Free where the file system clones.
     await copyFile(blob, target, constants.COPYFILE_FICLONE).catch((error: unknown) => {
-      throw isMissing(error) ? new ArtifactError(`file ${file.path} of a directory artifact is missing`, { sha256: file.sha256, path: blob }) : error;
+      throw isMissing(error)
+        ? new ArtifactError(`file ${file.path} of a directory artifact is missing`, { sha256: file.sha256, path: blob })
+        : error;
     });
     const found = await hashFile(target);
-    if (found !== file.sha256) throw new ArtifactError(`file ${file.path} of a directory artifact is corrupt`, { sha256: file.sha256, path: blob, found });
+    if (found !== file.sha256)
+      throw new ArtifactError(`file ${file.path} of a directory artifact is corrupt`, { sha256: file.sha256, path: blob, found });
   }
 
   async #putFile(source: string): Promise<{ sha256: string; bytes: number }> {

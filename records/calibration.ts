@@ -30,6 +30,9 @@ export function taskKey(task: { readonly suite: string; readonly taskId: string 
 export function verdictProgress(calibration: Calibration, verdict: EpisodeVerdict): number | undefined {
   if (verdict.outcome === 'no-verdict') return undefined;
   const task = calibration.tasks[taskKey(verdict)];
-  if (!task) throw new RangeError(`calibration: task ${taskKey(verdict)} is not in it; expected one of its ${Object.keys(calibration.tasks).length} tasks`);
+  if (!task)
+    throw new RangeError(
+      `calibration: task ${taskKey(verdict)} is not in it; expected one of its ${Object.keys(calibration.tasks).length} tasks`,
+    );
   return progress(verdict.checks, task.validChecks);
 }

@@ -55,7 +55,18 @@ export function lineChart(options: ChartOptions): Html {
       backgroundColor: 'transparent',
       textStyle: { fontFamily: FONT, color: INK },
       grid: { left: 56, right: 22, top: 18 + 22 * legendRows, bottom: options.xName ? 48 : 32 },
-      ...(legend ? { legend: { top: 0, left: 0, width: width - 20, itemGap: 14, textStyle: { color: INK, fontFamily: FONT, fontSize: 12 }, data: series.map(({ name }) => name) } } : {}),
+      ...(legend
+        ? {
+            legend: {
+              top: 0,
+              left: 0,
+              width: width - 20,
+              itemGap: 14,
+              textStyle: { color: INK, fontFamily: FONT, fontSize: 12 },
+              data: series.map(({ name }) => name),
+            },
+          }
+        : {}),
       xAxis: {
         type: 'category',
         data: [...x],
@@ -84,7 +95,9 @@ export function lineChart(options: ChartOptions): Html {
       series: series.flatMap((one, i) => drawn(one, SERIES[(one.colour ?? i) % SERIES.length] ?? INK)),
     });
     const svg = recolour(chart.renderToSVGString());
-    return trusted(`<figure class="chart"><div role="img" aria-label="${escapeHtml(description(options))}">${svg}</div><figcaption>${escapeHtml(title)}</figcaption></figure>`);
+    return trusted(
+      `<figure class="chart"><div role="img" aria-label="${escapeHtml(description(options))}">${svg}</div><figcaption>${escapeHtml(title)}</figcaption></figure>`,
+    );
   } finally {
     chart.dispose();
   }
@@ -116,8 +129,15 @@ function drawn({ name, values, errors, emphasis, dashed }: Series, color: string
       const high = api.coord([api.value(0), api.value(2)]);
       const [px = 0, bottom = 0] = low;
       const top = high[1] ?? 0;
-      const shape = (x1: number, y1: number, x2: number, y2: number) => ({ type: 'line' as const, shape: { x1, y1, x2, y2 }, style: { stroke: color, lineWidth: 1.4 } });
-      return { type: 'group', children: [shape(px, bottom, px, top), shape(px - 4, bottom, px + 4, bottom), shape(px - 4, top, px + 4, top)] };
+      const shape = (x1: number, y1: number, x2: number, y2: number) => ({
+        type: 'line' as const,
+        shape: { x1, y1, x2, y2 },
+        style: { stroke: color, lineWidth: 1.4 },
+      });
+      return {
+        type: 'group',
+        children: [shape(px, bottom, px, top), shape(px - 4, bottom, px + 4, bottom), shape(px - 4, top, px + 4, top)],
+      };
     },
     encode: { x: 0, y: [1, 2] },
   };
@@ -126,7 +146,10 @@ function drawn({ name, values, errors, emphasis, dashed }: Series, color: string
 
 /** The numbers behind the plot in words, for screen readers. */
 function description({ title, x, series }: ChartOptions): string {
-  const lines = series.map(({ name, values }) => `${name}: ${values.map((value, i) => `${x[i] ?? i} ${value === undefined ? 'none' : Number(value.toPrecision(4))}`).join(', ')}`);
+  const lines = series.map(
+    ({ name, values }) =>
+      `${name}: ${values.map((value, i) => `${x[i] ?? i} ${value === undefined ? 'none' : Number(value.toPrecision(4))}`).join(', ')}`,
+  );
   return `${title}. ${lines.join('. ')}.`;
 }
 

@@ -53,7 +53,8 @@ export async function buildEvaluation(input: BuildEvaluationInput): Promise<{ ta
   for (const [repeat, chunks] of repeats.entries()) {
     for (const chunk of chunks) {
       for (const verdict of await store.readJsonLines<EpisodeVerdict>(chunk.verify.verdicts)) {
-        if (!listed.has(`${verdict.suite}/${verdict.taskId}`)) throw new RangeError(`evaluation: task ${verdict.suite}/${verdict.taskId} is of no listed suite`);
+        if (!listed.has(`${verdict.suite}/${verdict.taskId}`))
+          throw new RangeError(`evaluation: task ${verdict.suite}/${verdict.taskId} is of no listed suite`);
         const { suite, taskId, family, tier, outcome } = verdict;
         const progress = verdictProgress(calibration, verdict);
         episodes.push({ suite, taskId, family, tier, repeat, outcome, ...(progress === undefined ? {} : { progress }) });
@@ -72,7 +73,14 @@ export async function buildEvaluation(input: BuildEvaluationInput): Promise<{ ta
   const judged = new Set(suites.filter((suite) => suite.name !== 'dev').map((suite) => suite.name));
   const result: EvaluateResult = {
     table: await store.putJson('evaluation', table),
-    suites: scores.suites.map(({ name, metric, headline, scores: perRepeat, mean, standardError }) => ({ name, metric, headline, scores: perRepeat, mean, standardError })),
+    suites: scores.suites.map(({ name, metric, headline, scores: perRepeat, mean, standardError }) => ({
+      name,
+      metric,
+      headline,
+      scores: perRepeat,
+      mean,
+      standardError,
+    })),
     fourSuiteMean: scores.fourSuiteMean,
     fourSuiteStandardError: scores.fourSuiteStandardError,
     tiers: tierMeans(episodes.filter((episode) => judged.has(episode.suite))),

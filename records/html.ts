@@ -28,7 +28,12 @@ function render(value: Content): string {
 /** Escapes for element content and quoted attributes; control characters become visible pictures (U+2400 …). */
 export function escapeHtml(text: string): string {
   const entities: Record<string, string> = { '&': '&amp;', '<': '&lt;', '>': '&gt;', '"': '&quot;', "'": '&#39;' };
-  return text
-    .replace(/[&<>"']/g, (character) => entities[character] ?? character)
-    .replace(/[\u0000-\u0008\u000b\u000c\u000e-\u001f\u007f]/g, (c) => String.fromCodePoint(c === '\u007f' ? 0x2421 : 0x2400 + c.charCodeAt(0)));
+  return (
+    text
+      .replace(/[&<>"']/g, (character) => entities[character] ?? character)
+      // eslint-disable-next-line no-control-regex -- control characters are what is replaced
+      .replace(/[\u0000-\u0008\u000b\u000c\u000e-\u001f\u007f]/g, (c) =>
+        String.fromCodePoint(c === '\u007f' ? 0x2421 : 0x2400 + c.charCodeAt(0)),
+      )
+  );
 }

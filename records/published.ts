@@ -25,6 +25,20 @@ export const PUBLISHED_ROWS: readonly { readonly name: string; readonly values: 
 
 /** The reward audit over 4,352 trajectories of 46 families. */
 export const PUBLISHED_AUDIT = {
-  fdr: { trajectories: 4352, families: 46, failedRewardShare: 0.5009, failedAtLeastOne: 158, familyMeanDeviation: 0.34, trajectoryDeviation: 0.5 },
-  spr: { trajectories: 4352, families: 46, failedRewardShare: 0.2872, failedAtLeastOne: 0, familyMeanDeviation: 0.47, trajectoryDeviation: 0.59 },
+  fdr: {
+    trajectories: 4352,
+    families: 46,
+    failedRewardShare: 0.5009,
+    failedAtLeastOne: 158,
+    familyMeanDeviation: 0.34,
+    trajectoryDeviation: 0.5,
+  },
+  spr: {
+    trajectories: 4352,
+    families: 46,
+    failedRewardShare: 0.2872,
+    failedAtLeastOne: 0,
+    familyMeanDeviation: 0.47,
+    trajectoryDeviation: 0.59,
+  },
 } as const;

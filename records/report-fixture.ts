@@ -17,18 +17,41 @@ const CHECKS = ['exists', 'content', 'format'];
 export function fixtureSuites(): SuiteListing[] {
   const suite = (name: string, headline: boolean, metric: 'strict' | 'process', tasks = 8): SuiteListing => ({
     ...{ name, headline, metric },
-    tasks: Array.from({ length: tasks }, (_, i) => ({ suite: name, id: `${name}-${i}`, family: `family-${i % 4}`, tier: TIERS[i % 4] ?? 'easy', checksum: `${name}${i}` })),
+    tasks: Array.from({ length: tasks }, (_, i) => ({
+      suite: name,
+      id: `${name}-${i}`,
+      family: `family-${i % 4}`,
+      tier: TIERS[i % 4] ?? 'easy',
+      checksum: `${name}${i}`,
+    })),
   });
-  return [suite('core', true, 'strict'), suite('broad', true, 'strict'), suite('fresh', true, 'strict'), suite('hard', true, 'strict'), suite('long', false, 'process'), suite('workflow', false, 'strict')];
+  return [
+    suite('core', true, 'strict'),
+    suite('broad', true, 'strict'),
+    suite('fresh', true, 'strict'),
+    suite('hard', true, 'strict'),
+    suite('long', false, 'process'),
+    suite('workflow', false, 'strict'),
+  ];
 }
 
 export function fixtureCalibration(suites: readonly SuiteListing[]): Calibration {
-  const tasks = suites.flatMap((suite) => suite.tasks).map(({ suite, id, family, checksum }) => [`${suite}/${id}`, { checksum, family, validChecks: CHECKS.map((name) => ({ name, weight: 1 })) }] as const);
+  const tasks = suites
+    .flatMap((suite) => suite.tasks)
+    .map(
+      ({ suite, id, family, checksum }) =>
+        [`${suite}/${id}`, { checksum, family, validChecks: CHECKS.map((name) => ({ name, weight: 1 })) }] as const,
+    );
   return { schema: 'terminal-rsi/calibration@1', tasks: Object.fromEntries(tasks) };
 }
 
 /** One verified chunk: an episode of every task, each check passing with probability `skill` (less in harder tiers). */
-export async function fixtureChunk(store: ArtifactStore, suites: readonly SuiteListing[], skill: number, name: string): Promise<ChunkResult> {
+export async function fixtureChunk(
+  store: ArtifactStore,
+  suites: readonly SuiteListing[],
+  skill: number,
+  name: string,
+): Promise<ChunkResult> {
   const random = new Random(deriveSeed('fixture', name));
   const verdicts: EpisodeVerdict[] = [];
   const episodes: EpisodeRecord[] = [];
@@ -39,9 +62,25 @@ export async function fixtureChunk(store: ArtifactStore, suites: readonly SuiteL
     const episodeId = `${name}/${suite}/${taskId}`;
     verdicts.push({ episodeId, suite, taskId, family, tier, outcome: passed ? 'passed' : 'failed', reward: passed ? 1 : 0, checks });
     episodes.push({
-      ...{ episodeId, suite, taskId, taskChecksum: checksum, family, tier, harness: 'shell', sandbox: 'embedded', agent: 'policy:fixture', sample: 0, seed: 1 },
+      ...{
+        episodeId,
+        suite,
+        taskId,
+        taskChecksum: checksum,
+        family,
+        tier,
+        harness: 'shell',
+        sandbox: 'embedded',
+        agent: 'policy:fixture',
+        sample: 0,
+        seed: 1,
+      },
       turns: [
-        { reply: 'ls', commands: [{ command: 'ls', stdout: '<input>.txt\nb & c', stderr: '', exitCode: 0, timedOut: false }], observation: '' },
+        {
+          reply: 'ls',
+          commands: [{ command: 'ls', stdout: '<input>.txt\nb & c', stderr: '', exitCode: 0, timedOut: false }],
+          observation: '',
+        },
         { reply: 'cat x', commands: [{ command: "cat 'x'", stdout: '', stderr: 'cat: x: No such file', exitCode: 1, timedOut: false }] },
       ],
       ...{ stopReason: 'exit', agentTokens: 20, totalTokens: 90 },
@@ -55,7 +94,10 @@ export async function fixtureChunk(store: ArtifactStore, suites: readonly SuiteL
     },
     verify: {
       ...{ verdicts: await store.putJsonLines('verdicts', verdicts), noVerdict: 0 },
-      ...{ passed: verdicts.filter(({ outcome }) => outcome === 'passed').length, failed: verdicts.filter(({ outcome }) => outcome === 'failed').length },
+      ...{
+        passed: verdicts.filter(({ outcome }) => outcome === 'passed').length,
+        failed: verdicts.filter(({ outcome }) => outcome === 'failed').length,
+      },
     },
   };
 }
@@ -74,19 +116,68 @@ export async function fixtureReportInput(store: ArtifactStore): Promise<ReportIn
     const kind = name === 'Base' ? 'base' : name.startsWith('RSR') ? 'rsr' : 'rpr';
     const chunks = kind === 'base' ? [] : [await fixtureChunk(store, suites, skill - 0.1, `${name}-train`)];
     stages.push({
-      ...{ name, kind, policy, chunks, evaluation: result, adopted: name !== 'RPR-2', decision: name === 'RPR-2' ? 'dev 80.0 % → 60.0 %: drop of 20.0 % is more than the limit' : 'dev: not lower' },
+      ...{
+        name,
+        kind,
+        policy,
+        chunks,
+        evaluation: result,
+        adopted: name !== 'RPR-2',
+        decision: name === 'RPR-2' ? 'dev 80.0 % → 60.0 %: drop of 20.0 % is more than the limit' : 'dev: not lower',
+      },
       ...{ episodes: 48 * chunks.length, tokens: 960 * chunks.length, seconds: 30 + i },
-      ...(kind === 'rsr' ? { rewrite: { successes: 20, kept: 12, executions: 90, dropped: { duplicate: 5, irrelevant: 2, tamper: 1 } }, fineTune: { steps: 9, tokens: 400, epochLosses: [1.2 / i, 0.8 / i, 0.6 / i] } } : {}),
-      ...(kind === 'rpr' ? { reward: i === 2 ? 'fdr' : 'spr', warmUp: { steps: 8, epochs: [{ valueLoss: 0.3 }, { valueLoss: 0.2, explainedVariance: 0.1 }, { valueLoss: 0.17, explainedVariance: 0.2 }, { valueLoss: 0.15, explainedVariance: 0.25 }] }, ppo: [0, 1, 2, 3].map((k) => ppoMetrics(k, i)) } : {}),
+      ...(kind === 'rsr'
+        ? {
+            rewrite: { successes: 20, kept: 12, executions: 90, dropped: { duplicate: 5, irrelevant: 2, tamper: 1 } },
+            fineTune: { steps: 9, tokens: 400, epochLosses: [1.2 / i, 0.8 / i, 0.6 / i] },
+          }
+        : {}),
+      ...(kind === 'rpr'
+        ? {
+            reward: i === 2 ? 'fdr' : 'spr',
+            warmUp: {
+              steps: 8,
+              epochs: [
+                { valueLoss: 0.3 },
+                { valueLoss: 0.2, explainedVariance: 0.1 },
+                { valueLoss: 0.17, explainedVariance: 0.2 },
+                { valueLoss: 0.15, explainedVariance: 0.25 },
+              ],
+            },
+            ppo: [0, 1, 2, 3].map((k) => ppoMetrics(k, i)),
+          }
+        : {}),
     });
   }
-  return { runKey: 'fixture-run', workflowId: 'fixture-workflow', config: profiles.quick, stages, calibration: await store.putJson('calibration', calibration), wallSeconds: 421.3 };
+  return {
+    runKey: 'fixture-run',
+    workflowId: 'fixture-workflow',
+    config: profiles.quick,
+    stages,
+    calibration: await store.putJson('calibration', calibration),
+    wallSeconds: 421.3,
+  };
 }
 
 function ppoMetrics(k: number, stage: number): PpoMetrics {
   return {
-    ...{ steps: 4, policyLoss: -0.01 * k, valueLoss: 0.2 / (k + 1), meanReward: 0.6 + 0.05 * k, successRate: 0.5 + 0.04 * k, kl: 0.002 * (k + 1), klToStart: 0.01 * (k + 1) },
-    ...{ entropy: 0.4 - 0.03 * k, clipFraction: 0.05 + 0.01 * k, gradientNorm: 0.8, criticGradientNorm: 0.5, explainedVariance: 0.2 + 0.1 * k, tokensPerTurn: 11 + 0.2 * k },
+    ...{
+      steps: 4,
+      policyLoss: -0.01 * k,
+      valueLoss: 0.2 / (k + 1),
+      meanReward: 0.6 + 0.05 * k,
+      successRate: 0.5 + 0.04 * k,
+      kl: 0.002 * (k + 1),
+      klToStart: 0.01 * (k + 1),
+    },
+    ...{
+      entropy: 0.4 - 0.03 * k,
+      clipFraction: 0.05 + 0.01 * k,
+      gradientNorm: 0.8,
+      criticGradientNorm: 0.5,
+      explainedVariance: 0.2 + 0.1 * k,
+      tokensPerTurn: 11 + 0.2 * k,
+    },
     ...(stage === 4 && k === 3 ? { stop: { rule: 'maxKlToStart' as const, value: 1.2, limit: 1 } } : {}),
   };
 }

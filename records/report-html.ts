@@ -31,22 +31,34 @@ export function reportPage(data: ReportData): string {
     ['configuration', 'Configuration and versions', configuration(data)],
   ] as const;
   const page = html`<!doctype html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'">
-<title>${title}</title>
-<style>${trusted(REPORT_STYLE)}</style>
-</head>
-<body><main>
-<header><h1>${title}</h1>
-<p class="lead">${summary(input)}</p>
-${tiles(input)}
-<nav aria-label="Sections">${sections.map(([id, name]) => html`<a href="#${id}">${name}</a> `)}</nav></header>
-${sections.map(([id, name, body]) => html`<section id="${id}"><h2>${name}</h2>${body}</section>\n`)}
-</main></body></html>
-`;
+    <html lang="en">
+      <head>
+        <meta charset="utf-8" />
+        <meta name="viewport" content="width=device-width, initial-scale=1" />
+        <meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'" />
+        <title>${title}</title>
+        <style>
+          ${trusted(REPORT_STYLE)}
+        </style>
+      </head>
+      <body>
+        <main>
+          <header>
+            <h1>${title}</h1>
+            <p class="lead">${summary(input)}</p>
+            ${tiles(input)}
+            <nav aria-label="Sections">${sections.map(([id, name]) => html`<a href="#${id}">${name}</a> `)}</nav>
+          </header>
+          ${sections.map(
+            ([id, name, body]) =>
+              html`<section id="${id}">
+                <h2>${name}</h2>
+                ${body}
+              </section> `,
+          )}
+        </main>
+      </body>
+    </html> `;
   return page.text;
 }
 
@@ -65,18 +77,33 @@ function tiles(input: ReportInput): Html {
   const { stages, config, wallSeconds } = input;
   const base = stages[0];
   const end = lastAdopted(stages);
-  const sum = (pick: (stage: StageResult) => number): string => stages.reduce((total, stage) => total + pick(stage), 0).toLocaleString('en-US');
+  const sum = (pick: (stage: StageResult) => number): string =>
+    stages.reduce((total, stage) => total + pick(stage), 0).toLocaleString('en-US');
   const share = (stage: StageResult | undefined): string =>
-    stage ? percent(stage.evaluation.fourSuiteMean, config.evaluation.repeats > 1 ? stage.evaluation.fourSuiteStandardError : undefined) : '–';
+    stage
+      ? percent(stage.evaluation.fourSuiteMean, config.evaluation.repeats > 1 ? stage.evaluation.fourSuiteStandardError : undefined)
+      : '–';
   const gain = base && end ? 100 * (end.evaluation.fourSuiteMean - base.evaluation.fourSuiteMean) : 0;
-  const tile = (name: string, value: string, detail = ''): Html => html`<div><dt>${name}</dt><dd>${value}${detail ? html`<small>${detail}</small>` : ''}</dd></div>`;
+  const tile = (name: string, value: string, detail = ''): Html =>
+    html`<div>
+      <dt>${name}</dt>
+      <dd>${value}${detail ? html`<small>${detail}</small>` : ''}</dd>
+    </div>`;
   return html`<dl class="tiles">
-${tile('Base, four-suite mean', `${share(base)} %`)}
-${tile(`${end?.name ?? 'Last'}, four-suite mean`, `${share(end)} %`, `${gain >= 0 ? '+' : '−'}${Math.abs(gain).toFixed(1)} points`)}
-${tile('Wall time', `${Math.floor(wallSeconds / 60)} min ${Math.round(wallSeconds % 60)} s`)}
-${tile('Training episodes', sum((stage) => stage.episodes), `${sum((stage) => stage.tokens)} agent tokens`)}
-${tile('Evaluation episodes', sum((stage) => stage.evaluation.episodes), `${sum((stage) => stage.evaluation.noVerdict)} without a verdict`)}
-</dl>`;
+    ${tile('Base, four-suite mean', `${share(base)} %`)}
+    ${tile(`${end?.name ?? 'Last'}, four-suite mean`, `${share(end)} %`, `${gain >= 0 ? '+' : '−'}${Math.abs(gain).toFixed(1)} points`)}
+    ${tile('Wall time', `${Math.floor(wallSeconds / 60)} min ${Math.round(wallSeconds % 60)} s`)}
+    ${tile(
+      'Training episodes',
+      sum((stage) => stage.episodes),
+      `${sum((stage) => stage.tokens)} agent tokens`,
+    )}
+    ${tile(
+      'Evaluation episodes',
+      sum((stage) => stage.evaluation.episodes),
+      `${sum((stage) => stage.evaluation.noVerdict)} without a verdict`,
+    )}
+  </dl>`;
 }
 
 function results(stages: readonly StageResult[]): Html {
@@ -102,9 +129,17 @@ function results(stages: readonly StageResult[]): Html {
   const tiers = tierNames
     .filter((tier) => stages.some((stage) => stage.evaluation.tiers[tier] !== undefined))
     .map((tier, i) => ({ name: tier, colour: i, values: stages.map((stage) => scaled(stage.evaluation.tiers[tier])) }));
-  return html`${table('', cells.header, cells.rows, true)}<p class="note">${cells.footnotes.join(' ')} A process suite is scored by the mean share of valid checks passed, the others by strict success.</p>
-${lineChart({ title: 'Suite scores by stage, percent, with the standard error of the evaluations. Dashed: not in the four-suite mean.', x: names, yName: '%', yMin: 0, yMax: 100, height: 400, series: [mean, ...curves] })}
-${tiers.length > 0 ? html`<h3>By tier</h3>${lineChart({ title: 'Strict success by difficulty tier, percent, over all evaluation suites and repeats (dev left out).', x: names, yName: '%', yMin: 0, yMax: 100, height: 300, series: tiers })}` : ''}`;
+  return html`${table('', cells.header, cells.rows, true)}
+    <p class="note">
+      ${cells.footnotes.join(' ')} A process suite is scored by the mean share of valid checks passed, the others by strict success.
+    </p>
+    ${lineChart({ title: 'Suite scores by stage, percent, with the standard error of the evaluations. Dashed: not in the four-suite mean.', x: names, yName: '%', yMin: 0, yMax: 100, height: 400, series: [mean, ...curves] })}
+    ${
+      tiers.length > 0
+        ? html`<h3>By tier</h3>
+            ${lineChart({ title: 'Strict success by difficulty tier, percent, over all evaluation suites and repeats (dev left out).', x: names, yName: '%', yMin: 0, yMax: 100, height: 300, series: tiers })}`
+        : ''
+    }`;
 }
 
 const scaled = (share: number | undefined): number | undefined => (share === undefined ? undefined : 100 * share);
@@ -120,13 +155,28 @@ function stageList(stages: readonly StageResult[]): Html {
     html`<code title="${stage.policy.sha256}">${stage.policy.sha256.slice(0, 12)}</code>`,
     `${stage.decision}${stage.stopped ? ` (${stage.stopped})` : ''}`,
   ]);
-  return table('Episodes and tokens of training; evaluation is not counted.', ['stage', 'outcome', 'reward', 'episodes', 'agent tokens', 'time', 'policy', 'decision'], rows);
+  return table(
+    'Episodes and tokens of training; evaluation is not counted.',
+    ['stage', 'outcome', 'reward', 'episodes', 'agent tokens', 'time', 'policy', 'decision'],
+    rows,
+  );
 }
 
-const AUDIT_FIGURES: readonly { readonly name: string; readonly show: (audit: Pick<RewardAudit, 'failedRewardShare' | 'failedAtLeastOne' | 'familyMeanDeviation' | 'trajectoryDeviation' | 'families' | 'trajectories'>) => string }[] = [
+const AUDIT_FIGURES: readonly {
+  readonly name: string;
+  readonly show: (
+    audit: Pick<
+      RewardAudit,
+      'failedRewardShare' | 'failedAtLeastOne' | 'familyMeanDeviation' | 'trajectoryDeviation' | 'families' | 'trajectories'
+    >,
+  ) => string;
+}[] = [
   { name: 'trajectories', show: (audit) => audit.trajectories.toLocaleString('en-US') },
   { name: 'families', show: (audit) => String(audit.families) },
-  { name: 'share of all reward taken by failed trajectories', show: (audit) => (audit.failedRewardShare === undefined ? 'undefined (no reward)' : `${(100 * audit.failedRewardShare).toFixed(2)} %`) },
+  {
+    name: 'share of all reward taken by failed trajectories',
+    show: (audit) => (audit.failedRewardShare === undefined ? 'undefined (no reward)' : `${(100 * audit.failedRewardShare).toFixed(2)} %`),
+  },
   { name: 'failed trajectories with reward ≥ 1', show: (audit) => String(audit.failedAtLeastOne) },
   { name: 'standard deviation of family means', show: (audit) => audit.familyMeanDeviation.toFixed(2) },
   { name: 'standard deviation of trajectories', show: (audit) => audit.trajectoryDeviation.toFixed(2) },
@@ -134,52 +184,102 @@ const AUDIT_FIGURES: readonly { readonly name: string; readonly show: (audit: Pi
 
 function auditSection(audit: ReportData['audit']): Html {
   if (!audit) return html`<p>The run has no training episode with a verdict, so there is nothing to re-score.</p>`;
-  const rows = AUDIT_FIGURES.map(({ name, show }) => [name, show(audit.fdr), show(audit.spr), show(PUBLISHED_AUDIT.fdr), show(PUBLISHED_AUDIT.spr)]);
-  return html`<p>All training episodes of this run, re-scored from their stored verdicts under both rewards with the outcomes unchanged (${audit.fdr.passed} of ${audit.fdr.trajectories} passed).
-FDR divides by each family's mean progress over the run's first training episodes.</p>
-${table('', ['figure', 'FDR, this run', 'SPR, this run', 'FDR, published', 'SPR, published'], rows)}`;
+  const rows = AUDIT_FIGURES.map(({ name, show }) => [
+    name,
+    show(audit.fdr),
+    show(audit.spr),
+    show(PUBLISHED_AUDIT.fdr),
+    show(PUBLISHED_AUDIT.spr),
+  ]);
+  return html`<p>
+      All training episodes of this run, re-scored from their stored verdicts under both rewards with the outcomes unchanged
+      (${audit.fdr.passed} of ${audit.fdr.trajectories} passed). FDR divides by each family's mean progress over the run's first training
+      episodes.
+    </p>
+    ${table('', ['figure', 'FDR, this run', 'SPR, this run', 'FDR, published', 'SPR, published'], rows)}`;
 }
 
 function published(stages: readonly StageResult[]): Html {
   const names = [...new Set([...PUBLISHED_STAGES, ...stages.map(({ name }) => name)])];
   const ours = names.map((name) => scaled(stages.find((stage) => stage.name === name)?.evaluation.fourSuiteMean));
   const theirs = names.map((name) => PUBLISHED_FOUR_SUITE_MEAN[PUBLISHED_STAGES.indexOf(name as (typeof PUBLISHED_STAGES)[number])]);
-  return html`<div class="published"><p><span class="badge neutral">published</span> These numbers are the paper's (${PUBLISHED_SOURCE}), not of this run. Its model, suites and compute are others;
-the comparison is of the shape of the curve, not of its height.</p>
-${table('Published, percent', ['suite', ...PUBLISHED_STAGES], PUBLISHED_ROWS.map(({ name, values }) => [name, ...values]))}
-${lineChart({
-  title: 'Four-suite mean by stage, percent: this run on its own suites, and the published one on Terminal-Bench.',
-  ...{ x: names, yName: '%', yMin: 0, yMax: 100, height: 280 },
-  series: [
-    { name: 'this run', values: ours, emphasis: true, colour: 0 },
-    { name: 'published (paper)', values: theirs, dashed: true, colour: 6 },
-  ],
-})}</div>`;
+  return html`<div class="published">
+    <p>
+      <span class="badge neutral">published</span> These numbers are the paper's (${PUBLISHED_SOURCE}), not of this run. Its model, suites
+      and compute are others; the comparison is of the shape of the curve, not of its height.
+    </p>
+    ${table(
+      'Published, percent',
+      ['suite', ...PUBLISHED_STAGES],
+      PUBLISHED_ROWS.map(({ name, values }) => [name, ...values]),
+    )}
+    ${lineChart({
+      title: 'Four-suite mean by stage, percent: this run on its own suites, and the published one on Terminal-Bench.',
+      ...{ x: names, yName: '%', yMin: 0, yMax: 100, height: 280 },
+      series: [
+        { name: 'this run', values: ours, emphasis: true, colour: 0 },
+        { name: 'published (paper)', values: theirs, dashed: true, colour: 6 },
+      ],
+    })}
+  </div>`;
 }
 
 /** Outputs are cut for the page; the artifact has them whole. */
 const SHOWN_CHARACTERS = 1500;
-const cut = (text: string): string => (text.length > SHOWN_CHARACTERS ? `${text.slice(0, SHOWN_CHARACTERS)}\n… ${text.length - SHOWN_CHARACTERS} more characters` : text);
+const cut = (text: string): string =>
+  text.length > SHOWN_CHARACTERS ? `${text.slice(0, SHOWN_CHARACTERS)}\n… ${text.length - SHOWN_CHARACTERS} more characters` : text;
 
 function episodes(samples: readonly SampleEpisode[]): Html {
   if (samples.length === 0) return html`<p>The run has no training episodes.</p>`;
-  return html`<p class="note">A success and a failure from the last rollouts of each training stage. An RSR stage's rollouts are made by the policy before it.</p>
-${samples.map(({ stage, outcome, episode, verdict }) => {
-  const passed = verdict.checks.filter((check) => check.passed).length;
-  const commands = episode.turns.flatMap((turn) => turn.commands);
-  return html`<details><summary>${stage}: <span class="badge ${outcome === 'passed' ? 'good' : 'bad'}">${outcome}</span> ${episode.suite}/${episode.taskId}, ${commands.length} commands, ${passed} of ${verdict.checks.length} checks</summary>
-<p class="note">Family ${episode.family}, tier ${episode.tier}, harness ${episode.harness}, ${episode.agentTokens} agent tokens, ended by ${episode.stopReason}.${verdict.checks.some((check) => !check.passed) ? ` Failed checks: ${verdict.checks.filter((check) => !check.passed).map(({ name }) => name).join(', ')}.` : ''}</p>
-${episode.turns.map((turn) =>
-  turn.commands.length === 0
-    ? html`<pre>${cut(turn.reply)}</pre>`
-    : turn.commands.map((command) => html`<pre><span class="prompt">$ </span>${cut(command.command)}${command.stdout || command.stderr ? `\n${cut([command.stdout, command.stderr].filter(Boolean).join('\n').trimEnd())}` : ''}${command.exitCode !== 0 ? html`\n<span class="status">${command.timedOut ? 'timed out' : `exit code ${command.exitCode}`}</span>` : ''}</pre>`),
-)}</details>`;
-})}`;
+  return html`<p class="note">
+      A success and a failure from the last rollouts of each training stage. An RSR stage's rollouts are made by the policy before it.
+    </p>
+    ${samples.map(({ stage, outcome, episode, verdict }) => {
+      const passed = verdict.checks.filter((check) => check.passed).length;
+      const commands = episode.turns.flatMap((turn) => turn.commands);
+      return html`<details>
+        <summary>
+          ${stage}: <span class="badge ${outcome === 'passed' ? 'good' : 'bad'}">${outcome}</span> ${episode.suite}/${episode.taskId},
+          ${commands.length} commands, ${passed} of ${verdict.checks.length} checks
+        </summary>
+        <p class="note">
+          Family ${episode.family}, tier ${episode.tier}, harness ${episode.harness}, ${episode.agentTokens} agent tokens, ended by
+          ${episode.stopReason}.${
+            verdict.checks.some((check) => !check.passed)
+              ? ` Failed checks: ${verdict.checks
+                  .filter((check) => !check.passed)
+                  .map(({ name }) => name)
+                  .join(', ')}.`
+              : ''
+          }
+        </p>
+        ${episode.turns.map((turn) =>
+          turn.commands.length === 0
+            ? html`<pre>${cut(turn.reply)}</pre>`
+            : turn.commands.map(
+                (command) =>
+                  html`<pre><span class="prompt">$ </span>${cut(command.command)}${command.stdout || command.stderr ? `\n${cut([command.stdout, command.stderr].filter(Boolean).join('\n').trimEnd())}` : ''}${command.exitCode !== 0 ? html` <span class="status">${command.timedOut ? 'timed out' : `exit code ${command.exitCode}`}</span>` : ''}</pre>`,
+              ),
+        )}
+      </details>`;
+    })}`;
 }
 
 function configuration({ input, versions }: ReportData): Html {
-  const facts: [string, string][] = [['workflow', input.workflowId], ['run', input.runKey], ['calibration', input.calibration.uri], ...Object.entries(versions)];
-  return html`${table('', ['what', 'value'], facts.map(([name, value]) => [name, html`<code>${value}</code>`]))}
-<details><summary>The complete configuration</summary><pre>${JSON.stringify(input.config, null, 2)}</pre></details>
-<p class="note">The same numbers for machines: <a href="result.json">result.json</a>.</p>`;
+  const facts: [string, string][] = [
+    ['workflow', input.workflowId],
+    ['run', input.runKey],
+    ['calibration', input.calibration.uri],
+    ...Object.entries(versions),
+  ];
+  return html`${table(
+      '',
+      ['what', 'value'],
+      facts.map(([name, value]) => [name, html`<code>${value}</code>`]),
+    )}
+    <details>
+      <summary>The complete configuration</summary>
+      <pre>${JSON.stringify(input.config, null, 2)}</pre>
+    </details>
+    <p class="note">The same numbers for machines: <a href="result.json">result.json</a>.</p>`;
 }

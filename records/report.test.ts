@@ -28,7 +28,16 @@ after(async () => {
 
 async function chunkOf(verdicts: readonly Partial<EpisodeVerdict>[]): Promise<ChunkResult> {
   const base = await fixtureChunk(store, [], 1, 'none');
-  const whole = verdicts.map((verdict, i) => ({ episodeId: `e${i}`, suite: 'core', taskId: 'core-0', family: 'family-0', tier: 'easy', outcome: 'failed', checks: [], ...verdict }));
+  const whole = verdicts.map((verdict, i) => ({
+    episodeId: `e${i}`,
+    suite: 'core',
+    taskId: 'core-0',
+    family: 'family-0',
+    tier: 'easy',
+    outcome: 'failed',
+    checks: [],
+    ...verdict,
+  }));
   return { ...base, verify: { ...base.verify, verdicts: await store.putJsonLines('verdicts', whole) } };
 }
 const three = (a: boolean, b: boolean, c: boolean) => [
@@ -39,14 +48,21 @@ const three = (a: boolean, b: boolean, c: boolean) => [
 
 describe('evaluation', () => {
   it('counts passes, progress and missing verdicts per task, and leaves missing verdicts out of every mean', async () => {
-    const suites = fixtureSuites().filter(({ name }) => name === 'core').map((suite) => ({ ...suite, tasks: suite.tasks.slice(0, 2) }));
+    const suites = fixtureSuites()
+      .filter(({ name }) => name === 'core')
+      .map((suite) => ({ ...suite, tasks: suite.tasks.slice(0, 2) }));
     const chunk = await chunkOf([
       { outcome: 'passed', checks: three(true, true, true) },
       { outcome: 'failed', checks: three(true, false, false) },
       { outcome: 'no-verdict' },
       { taskId: 'core-1', tier: 'medium', outcome: 'failed', checks: three(false, false, false) },
     ]);
-    const { table, result } = await buildEvaluation({ suites, repeats: [[chunk], [chunk]], calibration: fixtureCalibration(suites), store });
+    const { table, result } = await buildEvaluation({
+      suites,
+      repeats: [[chunk], [chunk]],
+      calibration: fixtureCalibration(suites),
+      store,
+    });
     assert.deepEqual(table.suites[0]?.repeats[0], [
       { taskId: 'core-0', family: 'family-0', tier: 'easy', passes: 1, n: 2, noVerdict: 1, meanProgress: (1 + 1 / 3) / 2 },
       { taskId: 'core-1', family: 'family-1', tier: 'medium', passes: 0, n: 1, noVerdict: 0, meanProgress: 0 },
@@ -62,7 +78,10 @@ describe('evaluation', () => {
   it('refuses an episode of a task that no suite lists', async () => {
     const suites = fixtureSuites().slice(0, 1);
     const chunk = await chunkOf([{ taskId: 'unknown', outcome: 'passed', checks: three(true, true, true) }]);
-    await assert.rejects(buildEvaluation({ suites, repeats: [[chunk]], calibration: fixtureCalibration(fixtureSuites()), store }), /core\/unknown is of no listed suite/);
+    await assert.rejects(
+      buildEvaluation({ suites, repeats: [[chunk]], calibration: fixtureCalibration(fixtureSuites()), store }),
+      /core\/unknown is of no listed suite/,
+    );
   });
 });
 
@@ -71,8 +90,16 @@ describe('reward audit of a run', () => {
     const calibration = fixtureCalibration(fixtureSuites());
     // First stage: family progress 1/3, so FDR is p / (1/3); the later stage is scored with the same scale.
     const first = await chunkOf([{ checks: three(true, false, false) }]);
-    const later = await chunkOf([{ checks: three(true, true, false) }, { outcome: 'passed', checks: three(true, true, true) }, { outcome: 'no-verdict' }]);
-    const audit = await auditRun(store, [{ chunks: [] }, { chunks: [first] }, { chunks: [later] }], calibration, { fdrFloor: 0.1, sprBonus: 0.25, sprCap: 0.5 });
+    const later = await chunkOf([
+      { checks: three(true, true, false) },
+      { outcome: 'passed', checks: three(true, true, true) },
+      { outcome: 'no-verdict' },
+    ]);
+    const audit = await auditRun(store, [{ chunks: [] }, { chunks: [first] }, { chunks: [later] }], calibration, {
+      fdrFloor: 0.1,
+      sprBonus: 0.25,
+      sprCap: 0.5,
+    });
     // FDR: 1, 2, 3 with failures 1 and 2. SPR: 1/6, 1/3, 1.25.
     assert.equal(audit?.fdr.trajectories, 3);
     assert.equal(audit.fdr.failedAtLeastOne, 2);
@@ -103,7 +130,8 @@ describe('report', () => {
   it('is one page that loads nothing, with every section, and writing it again gives the same result', async () => {
     const first = await writeReport({ store, dataDirectory: data, input });
     const page = await readFile(path.join(data, first.directory, 'report.html'), 'utf8');
-    for (const id of ['results', 'stages', 'training', 'audit', 'published', 'episodes', 'configuration']) assert.ok(page.includes(`<section id="${id}">`), id);
+    for (const id of ['results', 'stages', 'training', 'audit', 'published', 'episodes', 'configuration'])
+      assert.ok(page.includes(`<section id="${id}">`), id);
     assert.doesNotMatch(page, /<script|<link|<img|@import|url\((?!#)|src=/);
     assert.ok((page.match(/<svg /g)?.length ?? 0) >= 15);
     assert.match(page, /maxKlToStart was 1\.200, limit 1/);

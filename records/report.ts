@@ -24,7 +24,8 @@ export interface WriteReportInput {
 
 /** Idempotent: writing again replaces the files. The result's `directory` is relative to the data folder. */
 export async function writeReport({ store, dataDirectory, input, versions = {} }: WriteReportInput): Promise<ReportResult> {
-  if (!/^[\w.-]+$/.test(input.runKey)) throw new TypeError(`runKey ${JSON.stringify(input.runKey)} is not a folder name; expected letters, digits, dots and dashes`);
+  if (!/^[\w.-]+$/.test(input.runKey))
+    throw new TypeError(`runKey ${JSON.stringify(input.runKey)} is not a folder name; expected letters, digits, dots and dashes`);
   const calibration = await store.readJson<Calibration>(input.calibration);
   const audit = await auditRun(store, input.stages, calibration, input.config.reward);
   const allVersions = { ...versions, ...(await installedVersions()) };
@@ -63,6 +64,13 @@ async function pointLatest(dataDirectory: string, directory: string): Promise<vo
 async function installedVersions(): Promise<Record<string, string>> {
   const versionOf = async (file: string): Promise<string> => (JSON.parse(await readFile(file, 'utf8')) as { version: string }).version;
   const packages = ['@temporalio/worker', '@tensorflow/tfjs-node-gpu', 'just-bash', 'echarts'];
-  const found = await Promise.all(packages.map(async (name) => [name, await versionOf(path.join(repoRoot, 'node_modules', name, 'package.json'))] as const));
-  return { 'terminal-rsi': await versionOf(path.join(repoRoot, 'package.json')), node: process.version, platform: `${process.platform} ${process.arch}`, ...Object.fromEntries(found) };
+  const found = await Promise.all(
+    packages.map(async (name) => [name, await versionOf(path.join(repoRoot, 'node_modules', name, 'package.json'))] as const),
+  );
+  return {
+    'terminal-rsi': await versionOf(path.join(repoRoot, 'package.json')),
+    node: process.version,
+    platform: `${process.platform} ${process.arch}`,
+    ...Object.fromEntries(found),
+  };
 }

@@ -32,8 +32,22 @@ const auditSchema = z.object({
   trajectoryDeviation: z.number().min(0),
 });
 const ppoSchema = z.object({
-  ...{ steps: whole, policyLoss: z.number(), valueLoss: z.number(), meanReward: z.number(), successRate: share, kl: z.number(), klToStart: z.number() },
-  ...{ entropy: z.number(), clipFraction: share, gradientNorm: z.number(), criticGradientNorm: z.number(), explainedVariance: z.number().optional() },
+  ...{
+    steps: whole,
+    policyLoss: z.number(),
+    valueLoss: z.number(),
+    meanReward: z.number(),
+    successRate: share,
+    kl: z.number(),
+    klToStart: z.number(),
+  },
+  ...{
+    entropy: z.number(),
+    clipFraction: share,
+    gradientNorm: z.number(),
+    criticGradientNorm: z.number(),
+    explainedVariance: z.number().optional(),
+  },
   tokensPerTurn: z.number(),
   stop: z.object({ rule: z.string(), value: z.number(), limit: z.number() }).optional(),
 });
@@ -54,7 +68,9 @@ const stageSchema = z.object({
   seconds: z.number().min(0),
   rewrite: z.object({ successes: whole, kept: whole, executions: whole, dropped: z.record(z.string(), whole) }).optional(),
   fineTune: z.object({ steps: whole, tokens: whole, epochLosses: z.array(z.number()) }).optional(),
-  warmUp: z.object({ steps: whole, epochs: z.array(z.object({ valueLoss: z.number(), explainedVariance: z.number().optional() })) }).optional(),
+  warmUp: z
+    .object({ steps: whole, epochs: z.array(z.object({ valueLoss: z.number(), explainedVariance: z.number().optional() })) })
+    .optional(),
   ppo: z.array(ppoSchema).optional(),
   reward: z.enum(['fdr', 'spr']).optional(),
   stopped: z.string().optional(),
@@ -77,7 +93,11 @@ export const runResultSchema = z.object({
 export type RunResult = z.infer<typeof runResultSchema>;
 
 /** Builds and validates the result. Throws ZodError naming every wrong field. */
-export function buildResult(input: ReportInput, audit: { fdr: RewardAudit; spr: RewardAudit } | undefined, versions: Readonly<Record<string, string>>): RunResult {
+export function buildResult(
+  input: ReportInput,
+  audit: { fdr: RewardAudit; spr: RewardAudit } | undefined,
+  versions: Readonly<Record<string, string>>,
+): RunResult {
   const { config } = input;
   return runResultSchema.parse({
     schema: RUN_RESULT_SCHEMA,

@@ -26,7 +26,8 @@ export async function auditRun(
     for (const chunk of stage.chunks) {
       for (const verdict of await store.readJsonLines<EpisodeVerdict>(chunk.verify.verdicts)) {
         const progress = verdictProgress(calibration, verdict);
-        if (progress !== undefined) episodes.push({ family: verdict.family, passed: verdict.outcome === 'passed', progress, first: stage === first });
+        if (progress !== undefined)
+          episodes.push({ family: verdict.family, passed: verdict.outcome === 'passed', progress, first: stage === first });
       }
     }
   }

@@ -11,7 +11,10 @@ export interface SampleEpisode {
 }
 
 /** The first success and the first failure of each stage, from its last chunk backwards: late episodes show where the stage got to. */
-export async function sampleEpisodes(store: ArtifactStore, stages: readonly Pick<StageResult, 'name' | 'chunks'>[]): Promise<SampleEpisode[]> {
+export async function sampleEpisodes(
+  store: ArtifactStore,
+  stages: readonly Pick<StageResult, 'name' | 'chunks'>[],
+): Promise<SampleEpisode[]> {
   const samples: SampleEpisode[] = [];
   for (const stage of stages) {
     const wanted = new Set<'passed' | 'failed'>(['passed', 'failed']);
@@ -20,7 +23,9 @@ export async function sampleEpisodes(store: ArtifactStore, stages: readonly Pick
       const verdicts = await store.readJsonLines<EpisodeVerdict>(chunk.verify.verdicts);
       const chosen = [...wanted].flatMap((outcome) => verdicts.find((verdict) => verdict.outcome === outcome) ?? []);
       if (chosen.length === 0) continue;
-      const episodes = new Map((await store.readJsonLines<EpisodeRecord>(chunk.rollout.episodes)).map((episode) => [episode.episodeId, episode]));
+      const episodes = new Map(
+        (await store.readJsonLines<EpisodeRecord>(chunk.rollout.episodes)).map((episode) => [episode.episodeId, episode]),
+      );
       for (const verdict of chosen) {
         const episode = episodes.get(verdict.episodeId);
         const { outcome } = verdict;

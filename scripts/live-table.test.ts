@@ -10,11 +10,25 @@ const finished = (name: string): RunProgress['stages'][number] => ({
   suites: [{ name: 'core', metric: 'strict', headline: true, scores: [0.25, 0.25, 0.25], mean: 0.25, standardError: 0 }],
 });
 const progress = (over: Partial<RunProgress>): RunProgress => ({
-  ...{ runKey: 'k', profile: 'quick', status: 'running', stage: 'RSR-1', activity: 'rollout', episodesDone: 0, episodesTotal: 0, successes: 0 },
+  ...{
+    runKey: 'k',
+    profile: 'quick',
+    status: 'running',
+    stage: 'RSR-1',
+    activity: 'rollout',
+    episodesDone: 0,
+    episodesTotal: 0,
+    successes: 0,
+  },
   ...{ startedAt: started, stages: [], plannedStages: ['Base', 'RSR-1', 'RPR-1'] },
   ...over,
 });
-const state = (over: Partial<RunProgress>, rest: Partial<LiveState> = {}): LiveState => ({ progress: progress(over), activities: [], now: started + 60_000, ...rest });
+const state = (over: Partial<RunProgress>, rest: Partial<LiveState> = {}): LiveState => ({
+  progress: progress(over),
+  activities: [],
+  now: started + 60_000,
+  ...rest,
+});
 
 function recorder(isTTY: boolean): { stream: NodeJS.WriteStream; text: () => string } {
   let text = '';
@@ -42,11 +56,16 @@ it('says what is going on in one line', () => {
       { activities: [{ type: 'fineTuneActor', attempt: 2, step: 5, totalSteps: 40, loss: 1.23456, lastFailure: 'trainer died' }] },
     ),
   );
-  assert.equal(line, 'RSR-1 · rollout · episodes 30/120 · success 40 % · step 5/40 · loss 1.235 · fineTuneActor: attempt 2 after "trainer died"');
+  assert.equal(
+    line,
+    'RSR-1 · rollout · episodes 30/120 · success 40 % · step 5/40 · loss 1.235 · fineTuneActor: attempt 2 after "trainer died"',
+  );
 });
 
 it('never writes a line wider than the terminal, and shows finished stages as a table', () => {
-  const lines = liveLines(state({ activity: 'x'.repeat(300), stages: [finished('Base')], episodesTotal: 4 }), 80).map(stripVTControlCharacters);
+  const lines = liveLines(state({ activity: 'x'.repeat(300), stages: [finished('Base')], episodesTotal: 4 }), 80).map(
+    stripVTControlCharacters,
+  );
   assert.match(lines[0] ?? '', /quick run {2}stage 2 of 3 {2}1:00 elapsed/);
   assert.ok((lines[1] ?? '').length <= 80);
   assert.ok(lines.some((line) => line.includes('four-suite mean')));

@@ -66,7 +66,11 @@ export function statusLine(state: LiveState): string {
     ...(progress.episodesDone > 0 ? [`success ${((100 * progress.successes) / progress.episodesDone).toFixed(0)} %`] : []),
     ...(training?.step !== undefined ? [`step ${training.step}${training.totalSteps === undefined ? '' : `/${training.totalSteps}`}`] : []),
     ...(loss !== undefined ? [`loss ${loss.toFixed(3)}`] : []),
-    ...(failing ? [`${failing.type}: attempt ${failing.attempt}${failing.lastFailure ? ` after ${JSON.stringify(failing.lastFailure.slice(0, 80))}` : ''}`] : []),
+    ...(failing
+      ? [
+          `${failing.type}: attempt ${failing.attempt}${failing.lastFailure ? ` after ${JSON.stringify(failing.lastFailure.slice(0, 80))}` : ''}`,
+        ]
+      : []),
   ].join(' · ');
 }
 
@@ -146,7 +150,9 @@ export class LiveTable {
   /** Without a terminal: each finished stage once, and the status when it changed, at most every five seconds. */
   #plain(state: LiveState): void {
     for (const stage of state.progress.stages.slice(this.#stagesPrinted)) {
-      this.#output.write(`${stage.name}: four-suite mean ${(100 * stage.fourSuiteMean).toFixed(1)} %${stage.adopted ? '' : ', not adopted'}\n`);
+      this.#output.write(
+        `${stage.name}: four-suite mean ${(100 * stage.fourSuiteMean).toFixed(1)} %${stage.adopted ? '' : ', not adopted'}\n`,
+      );
     }
     this.#stagesPrinted = state.progress.stages.length;
     const line = statusLine(state);

@@ -10,12 +10,16 @@ import { followRun, startRun } from './launcher/run.ts';
 await runCommand(async ({ table, messages, signal, up }) => {
   const options = parseOptions(process.argv.slice(2), true);
   if (options.help) {
-    process.stdout.write(`npm run start-run [-- options]\n\n${OPTION_HELP}\n  --detach             start the run and return; needs \`npm run up\` or \`npm start\` elsewhere\n`);
+    process.stdout.write(
+      `npm run start-run [-- options]\n\n${OPTION_HELP}\n  --detach             start the run and return; needs \`npm run up\` or \`npm start\` elsewhere\n`,
+    );
     return 0;
   }
-  if (options.detach && options.resultFile !== undefined) throw new UserError('--result-file needs the end of the run, which --detach does not wait for');
+  if (options.detach && options.resultFile !== undefined)
+    throw new UserError('--result-file needs the end of the run, which --detach does not wait for');
   const stack = await up(wantsDocker(options) ? 'docker' : 'embedded');
-  if (options.detach && stack.ownsWorkers) throw new UserError('--detach: no workers are up for this data folder, so nothing would run; start `npm run up` first');
+  if (options.detach && stack.ownsWorkers)
+    throw new UserError('--detach: no workers are up for this data folder, so nothing would run; start `npm run up` first');
   const run = await startRun(stack.client, stack.data, options);
   printRunStart(messages, stack, run);
   if (options.detach) return 0;

@@ -9,7 +9,9 @@ import { OPTION_HELP, parseOptions, wantsDocker } from './launcher/options.ts';
 await runCommand(async ({ table, messages, signal, up }) => {
   const options = parseOptions(process.argv.slice(2), false);
   if (options.help) {
-    process.stdout.write(`npm start [-- options]\n\n${OPTION_HELP}\n  --new                start another run although one is open in this data folder\n`);
+    process.stdout.write(
+      `npm start [-- options]\n\n${OPTION_HELP}\n  --new                start another run although one is open in this data folder\n`,
+    );
     return 0;
   }
   const stack = await up(wantsDocker(options) ? 'docker' : 'embedded');

@@ -44,7 +44,9 @@ export function tableCells(stages: readonly TableStage[]): TableCells {
     }),
   ]);
   rows.push(['four-suite mean', ...stages.map((stage) => cell(stage.fourSuiteMean, stage.standardError))]);
-  const footnotes = [`Percent, ${repeats > 1 ? `mean ± standard error of ${repeats} evaluations` : 'one evaluation'}. * counts in the four-suite mean.`];
+  const footnotes = [
+    `Percent, ${repeats > 1 ? `mean ± standard error of ${repeats} evaluations` : 'one evaluation'}. * counts in the four-suite mean.`,
+  ];
   if (stages.some((stage) => !stage.adopted)) footnotes.push('† not adopted: the next stage starts from the last adopted one.');
   return { header: ['suite, %', ...stages.map((stage) => `${stage.name}${stage.adopted ? '' : ' †'}`)], rows, footnotes };
 }

@@ -18,7 +18,7 @@ export interface Command {
   readonly messages: Messages;
   /** Aborted by the first Ctrl-C or SIGTERM. */
   readonly signal: AbortSignal;
-  up(sandbox: SandboxKind | undefined): Promise<Stack>;
+  readonly up: (sandbox: SandboxKind | undefined) => Promise<Stack>;
 }
 
 /** The person stopped the command before it had come up. */

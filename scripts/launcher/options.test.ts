@@ -5,12 +5,19 @@ import { parseOptions } from './options.ts';
 
 it('passes on only what was asked for', () => {
   assert.deepEqual(parseOptions([], false).input, {});
-  assert.deepEqual(parseOptions(['--profile', 'smoke', '--seed', '7', '--sandbox', 'docker'], false).input, { profile: 'smoke', seed: 7, sandbox: 'docker' });
+  assert.deepEqual(parseOptions(['--profile', 'smoke', '--seed', '7', '--sandbox', 'docker'], false).input, {
+    profile: 'smoke',
+    seed: 7,
+    sandbox: 'docker',
+  });
   assert.equal(parseOptions(['--result-file', 'r.json', '--detach'], true).resultFile, 'r.json');
 });
 
 it('sets nested fields, reading values as JSON where they are JSON', () => {
-  const { input } = parseOptions(['--set', 'rsr.epochs=3', '--set', 'rsr.learningRate=[0.001,1e-4]', '--set', 'basePolicy=models/mine', '--set', 'requireApproval=true'], false);
+  const { input } = parseOptions(
+    ['--set', 'rsr.epochs=3', '--set', 'rsr.learningRate=[0.001,1e-4]', '--set', 'basePolicy=models/mine', '--set', 'requireApproval=true'],
+    false,
+  );
   assert.deepEqual(input, { rsr: { epochs: 3, learningRate: [0.001, 0.0001] }, basePolicy: 'models/mine', requireApproval: true });
 });
 

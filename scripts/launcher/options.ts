@@ -30,7 +30,13 @@ export function parseOptions(args: readonly string[], allowDetach: boolean): Lau
   if (values.seed !== undefined) input['seed'] = seed(values.seed);
   for (const assignment of values.set ?? []) assign(input, assignment);
   if (values['result-file'] === '') throw new UserError('--result-file is empty; expected the path of a file to write');
-  return { input, resultFile: values['result-file'], detach: values.detach ?? false, fresh: values.new ?? false, help: values.help ?? false };
+  return {
+    input,
+    resultFile: values['result-file'],
+    detach: values.detach ?? false,
+    fresh: values.new ?? false,
+    help: values.help ?? false,
+  };
 }
 
 /** Whether a run with these options executes in Docker. */
@@ -70,7 +76,8 @@ function choice(option: string, value: string, allowed: readonly string[]): stri
 
 function seed(text: string): number {
   const value = Number(text);
-  if (!/^\d+$/.test(text) || value > 0xffffffff) throw new UserError(`--seed is ${JSON.stringify(text)}; expected a whole number from 0 to 4294967295`);
+  if (!/^\d+$/.test(text) || value > 0xffffffff)
+    throw new UserError(`--seed is ${JSON.stringify(text)}; expected a whole number from 0 to 4294967295`);
   return value;
 }
 

@@ -2,7 +2,13 @@
 import { copyFile, mkdir, readFile } from 'node:fs/promises';
 import path from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { defaultPayloadConverter, WorkflowExecutionAlreadyStartedError, WorkflowFailedError, type Client, type WorkflowHandle } from '@temporalio/client';
+import {
+  defaultPayloadConverter,
+  WorkflowExecutionAlreadyStartedError,
+  WorkflowFailedError,
+  type Client,
+  type WorkflowHandle,
+} from '@temporalio/client';
 import type { temporal } from '@temporalio/proto';
 import { UserError } from '../../environment/errors.ts';
 import { canonicalJson } from '../../records/canonical-json.ts';
@@ -36,7 +42,8 @@ export async function startRun(client: Client, data: string, options: LaunchOpti
     await updateState(data, (state) => ({ ...state, workflowId }));
     return { handle, continued: false };
   } catch (error) {
-    if (error instanceof WorkflowExecutionAlreadyStartedError) throw new UserError(`a run named ${workflowId} started within this second; try again`);
+    if (error instanceof WorkflowExecutionAlreadyStartedError)
+      throw new UserError(`a run named ${workflowId} started within this second; try again`);
     throw error;
   }
 }
@@ -84,7 +91,12 @@ async function openRun(client: Client, data: string): Promise<{ workflowId: stri
 export type RunOutcome = { readonly ok: true; readonly result: TrainingRunResult } | { readonly ok: false; readonly message: string };
 
 /** Shows the run in `table` until it ends. With `signal` aborted: returns undefined, the run goes on. */
-export async function followRun(client: Client, handle: WorkflowHandle, table: LiveTable, signal: AbortSignal): Promise<RunOutcome | undefined> {
+export async function followRun(
+  client: Client,
+  handle: WorkflowHandle,
+  table: LiveTable,
+  signal: AbortSignal,
+): Promise<RunOutcome | undefined> {
   const ended = { yes: false };
   const outcome = outcomeOf(handle).finally(() => (ended.yes = true));
   let stages = 0;
@@ -129,7 +141,9 @@ async function pendingActivities(client: Client, workflowId: string, depth = 2):
   });
   const own = (pending ?? []).map(liveActivity);
   if (depth === 0) return own;
-  const below = await Promise.all((pendingChildren ?? []).slice(0, 8).map((child) => pendingActivities(client, child.workflowId ?? '', depth - 1).catch(() => [])));
+  const below = await Promise.all(
+    (pendingChildren ?? []).slice(0, 8).map((child) => pendingActivities(client, child.workflowId ?? '', depth - 1).catch(() => [])),
+  );
   return [...own, ...below.flat()];
 }
 

@@ -38,7 +38,8 @@ export async function startDevServer(data: string, attributes: SearchAttributes,
     return { address: server.address, uiUrl: server.uiUrl, client, foundPid: server.pid };
   }
   const binary = path.join(repoRoot, '.cache', 'tools', 'temporal');
-  if (!existsSync(binary)) throw new UserError(`the Temporal CLI is missing at ${binary}; run \`npm run setup\`, or set TEMPORAL_ADDRESS to a server of yours`);
+  if (!existsSync(binary))
+    throw new UserError(`the Temporal CLI is missing at ${binary}; run \`npm run setup\`, or set TEMPORAL_ADDRESS to a server of yours`);
   const database = path.join(data, 'temporal', 'temporal.db');
   await mkdir(path.dirname(database), { recursive: true });
   const port = await freePort(7233);
@@ -58,7 +59,10 @@ export async function startDevServer(data: string, attributes: SearchAttributes,
     cwd: repoRoot,
     logFile,
     onCrash: warn,
-    onStart: (pid) => void updateState(data, (state) => ({ ...state, server: { pid, marker: database, address, uiUrl } })).catch((error: unknown) => warn(String(error))),
+    onStart: (pid) =>
+      void updateState(data, (state) => ({ ...state, server: { pid, marker: database, address, uiUrl } })).catch((error: unknown) =>
+        warn(String(error)),
+      ),
   });
   child.start();
   try {
@@ -67,7 +71,9 @@ export async function startDevServer(data: string, attributes: SearchAttributes,
     return { address, uiUrl, client, child };
   } catch (error) {
     await child.stop(5_000);
-    throw new UserError(`the Temporal dev server did not come up: ${error instanceof Error ? error.message : String(error)}\n${await logTail(logFile, 5)}`);
+    throw new UserError(
+      `the Temporal dev server did not come up: ${error instanceof Error ? error.message : String(error)}\n${await logTail(logFile, 5)}`,
+    );
   }
 }
 
@@ -88,7 +94,10 @@ export async function ensureSearchAttributes(client: Client, attributes: SearchA
     const { customAttributes } = await operator.listSearchAttributes({ namespace });
     const missing = Object.entries(attributes).filter(([name]) => !(name in customAttributes));
     if (missing.length === 0) return;
-    await operator.addSearchAttributes({ namespace, searchAttributes: Object.fromEntries(missing.map(([name, type]) => [name, indexedType(type)])) });
+    await operator.addSearchAttributes({
+      namespace,
+      searchAttributes: Object.fromEntries(missing.map(([name, type]) => [name, indexedType(type)])),
+    });
   } catch (error) {
     const list = Object.entries(attributes).map(([name, type]) => `${name}=${type}`);
     throw new UserError(

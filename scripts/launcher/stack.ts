@@ -29,18 +29,26 @@ export interface Stack {
 }
 
 export interface Messages {
-  info(message: string): void;
-  warn(message: string): void;
+  readonly info: (message: string) => void;
+  readonly warn: (message: string) => void;
 }
 
 /** `onStarted` gets a function that ends at once what has been started so far, for a second Ctrl-C during start-up. */
-export async function bringUp(messages: Messages, sandbox: SandboxKind | undefined, signal: AbortSignal, onStarted: (kill: () => void) => void): Promise<Stack> {
+export async function bringUp(
+  messages: Messages,
+  sandbox: SandboxKind | undefined,
+  signal: AbortSignal,
+  onStarted: (kill: () => void) => void,
+): Promise<Stack> {
   const data = dataDirectory();
   if (sandbox === 'docker') await ensureDockerImage(messages);
   const external = serverIsConfigured();
   const before = await readState(data);
   if (external) messages.info('Connecting to the Temporal server of the environment …');
-  else messages.info(isAlive(before.server) ? 'Using the Temporal dev server that runs for this data folder.' : 'Starting the Temporal dev server …');
+  else
+    messages.info(
+      isAlive(before.server) ? 'Using the Temporal dev server that runs for this data folder.' : 'Starting the Temporal dev server …',
+    );
   const server = external ? undefined : await startDevServer(data, SEARCH_ATTRIBUTES, messages.warn);
   const client = server?.client ?? (await connectClient(undefined, 15_000));
   const address = server?.address ?? process.env['TEMPORAL_ADDRESS'] ?? 'the configured server';

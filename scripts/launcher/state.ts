@@ -8,7 +8,10 @@ import { readFileSync } from 'node:fs';
 import path from 'node:path';
 import { z } from 'zod';
 
-const processSchema = z.object({ pid: z.number().int().positive(), /** Text that its command line contains: process ids are reused. */ marker: z.string().min(1) });
+const processSchema = z.object({
+  pid: z.number().int().positive(),
+  /** Text that its command line contains: process ids are reused. */ marker: z.string().min(1),
+});
 const stateSchema = z.object({
   /** The dev server of this data folder; absent when the server is someone else's. */
   server: processSchema.extend({ address: z.string(), uiUrl: z.string() }).optional(),
