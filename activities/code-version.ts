@@ -12,11 +12,20 @@ const FOLDERS = ['activities', 'environment', 'method', 'policy', 'records', 'su
 export async function sourceHash(folders: readonly string[] = FOLDERS): Promise<string> {
   const hash = createHash('sha256');
   for (const folder of folders) {
-    const entries = await readdir(path.join(repoRoot, folder), { recursive: true });
-    const sources = entries.filter((file) => file.endsWith('.ts') && !file.endsWith('.test.ts') && !file.startsWith('built')).sort();
-    for (const file of sources) hash.update(`${folder}/${file}\0`).update(await readFile(path.join(repoRoot, folder, file)));
+    for (const file of await sources(folder)) hash.update(`${file}\0`).update(await readFile(path.join(repoRoot, file)));
   }
   return hash.digest('hex').slice(0, 12);
+}
+
+/** TypeScript sources below a folder of the repository, sorted. Generated folders (suites/built) are not entered: they may change meanwhile. */
+async function sources(folder: string): Promise<string[]> {
+  const found: string[] = [];
+  for (const entry of await readdir(path.join(repoRoot, folder), { withFileTypes: true })) {
+    const file = `${folder}/${entry.name}`;
+    if (entry.isDirectory() && !entry.name.startsWith('built')) found.push(...(await sources(file)));
+    else if (entry.isFile() && file.endsWith('.ts') && !file.endsWith('.test.ts')) found.push(file);
+  }
+  return found.sort();
 }
 
 /** e.g. `source:1f0c… commit:9f56039`; a copy without git has no commit. */

@@ -26,10 +26,11 @@ export async function prepareRun({ store }: RolloutDependencies, { config }: Pre
     const tasks = tasksPerSuite === 0 ? suite.tasks : mixFamilies(suite.tasks).slice(0, tasksPerSuite);
     return { ...suite, tasks };
   });
+  const training = mixFamilies(listTraining(), new Random(deriveSeed(config.seed, 'training-order')));
   return {
     basePolicy: await store.putDirectory('policy', directory),
     suites,
-    training: mixFamilies(listTraining(), new Random(deriveSeed(config.seed, 'training-order'))),
+    training: config.trainingTasks === 0 ? training : training.slice(0, config.trainingTasks),
     configHash: createHash('sha256').update(canonicalJson(config)).digest('hex'),
     codeVersion: await codeVersion(),
   };

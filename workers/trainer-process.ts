@@ -69,7 +69,7 @@ export class TrainerProcess {
 
   /** Kills a child that hangs; supervision starts the next one. */
   restart(reason: string): void {
-    this.#logger.warn({ reason, pid: this.pid }, 'restarting the trainer');
+    this.#logger.warn({ reason, trainerPid: this.pid }, 'restarting the trainer');
     this.#child?.kill('SIGKILL');
   }
 
@@ -109,7 +109,7 @@ export class TrainerProcess {
       stdio: ['ignore', 'inherit', 'inherit', 'ipc'],
     });
     this.#child = child;
-    this.#logger.info({ pid: child.pid, url: this.url }, 'trainer process started');
+    this.#logger.info({ trainerPid: child.pid, url: this.url }, 'trainer process started');
     try {
       const [code, signal] = (await once(child, 'exit')) as [number | null, NodeJS.Signals | null];
       return signal ?? `exit status ${String(code)}`;

@@ -23,6 +23,8 @@ export const runConfigSchema = z.strictObject({
   rounds: count.max(8),
   /** Wait for the `approveStage` update before each stage. */
   requireApproval: z.boolean(),
+  /** At most this many training tasks; 0 = all. */
+  trainingTasks: z.number().int().min(0),
   rollout: z.strictObject({
     /** Episodes in one rollout activity, run at the same time. */
     chunkSize: count,
@@ -44,8 +46,6 @@ export const runConfigSchema = z.strictObject({
     tasksPerSuite: z.number().int().min(0),
   }),
   rsr: z.strictObject({
-    /** At most this many training tasks; 0 = all. */
-    trainingTasks: z.number().int().min(0),
     /** Episodes per task in the target harness. */
     samplesPerTask: count,
     /** Episodes per task in each complementary harness. */

@@ -19,7 +19,7 @@ export async function rsrStage(input: StageInput): Promise<TrainedStage> {
   const { root, runKey, stage, round, config, policy } = input;
   const { rsr, rollout, sandbox, seed } = config;
   const gate = new PauseGate();
-  const tasks = rsr.trainingTasks === 0 ? input.training : input.training.slice(0, rsr.trainingTasks);
+  const tasks = input.training;
   const groups: EpisodeGroup[] = [{ tasks, harness: 'shell', samples: rsr.samplesPerTask }];
   for (const harness of rsr.complementaryHarnesses) groups.push({ tasks, harness, samples: rsr.complementarySamplesPerTask });
 

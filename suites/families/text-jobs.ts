@@ -169,12 +169,13 @@ export const firstLines = firstOrLast('head', 'first');
 export const lastLines = firstOrLast('tail', 'last');
 
 /** Rows `name,number,name`; the last column repeats so that it can be filtered by. */
-export function table(scene: Scene): string {
+export function table(scene: Scene, folder?: string): string {
   const [red, blue] = [scene.word(), scene.word()];
   const groups = scene.random.shuffle([red, blue, scene.pick([red, blue]), scene.pick([red, blue])]);
   return scene.file(
     'csv',
     groups.map((group) => `${scene.filler()},${scene.number(1, 20)},${group}`),
+    folder,
   );
 }
 export function columns(content: string): string[][] {
@@ -197,7 +198,8 @@ export const cutColumn: JobMaker = (scene): Job => {
 };
 
 export const sumColumn: JobMaker = (scene): Job => {
-  const [from, to] = [table(scene), scene.path('txt')];
+  // In /app itself: the command would be longer than 60 characters with a folder.
+  const [from, to] = [table(scene, ''), scene.path('txt')];
   const sum = columns(scene.textOf(from)).reduce((total, row) => total + Number(row[1]), 0);
   const program = (column: number): string => `awk -F, '{s+=$${column}}END{print s}' ${from}`;
   return filter(
