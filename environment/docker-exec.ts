@@ -149,7 +149,8 @@ export class ContainerShell {
   /** Returns when no process of the command is left. */
   async #kill(tag: string): Promise<void> {
     const exec = await this.#container.exec({ Cmd: ['/bin/sh', '-c', killScript, 'sh', tag] });
-    await exec.start({ Detach: true });
+    // The answer has no content, but left unread it would hold its socket, and the process, open for ever.
+    (await exec.start({ Detach: true })).destroy();
     for (const end = performance.now() + graceMs; performance.now() < end; await sleep(pollMs)) {
       const state = await exec.inspect();
       if (state.Running) continue;

@@ -20,7 +20,12 @@ export interface DockerProviderOptions {
   readonly concurrentStarts?: number;
 }
 
-const label = { run: 'terminal-rsi.run', episode: 'terminal-rsi.episode', purpose: 'terminal-rsi.purpose', owner: 'terminal-rsi.owner' } as const;
+const label = {
+  run: 'terminal-rsi.run',
+  episode: 'terminal-rsi.episode',
+  purpose: 'terminal-rsi.purpose',
+  owner: 'terminal-rsi.owner',
+} as const;
 const owner = `${hostname()}:${process.pid}`;
 /** Seconds for each RUN line of the environment. */
 const runTimeoutSec = 120;
@@ -62,7 +67,10 @@ export class DockerProvider implements SandboxProvider {
       });
       for (const line of task.environment.run) {
         const result = await container.exec(line, { timeoutSec: runTimeoutSec, cwd: '/', ...(signal ? { signal } : {}) });
-        if (result.exitCode !== 0) throw new TaskError(`${task.id}: RUN ${line} exited with ${result.exitCode}: ${(result.stderr || result.stdout).trim().slice(-300)}`);
+        if (result.exitCode !== 0)
+          throw new TaskError(
+            `${task.id}: RUN ${line} exited with ${result.exitCode}: ${(result.stderr || result.stdout).trim().slice(-300)}`,
+          );
       }
       return container;
     } catch (error) {
@@ -154,7 +162,9 @@ export class DockerProvider implements SandboxProvider {
     try {
       await finished(this.#docker, (await this.#docker.pull(/[:@]/.test(name) ? name : `${name}:latest`)) as NodeJS.ReadableStream);
     } catch (error) {
-      throw new UserError(`the image ${name} is not on this machine and cannot be pulled: ${(error as Error).message}. Load it with docker load or docker build, or use the tasks that start FROM ${SHELL_IMAGE}`);
+      throw new UserError(
+        `the image ${name} is not on this machine and cannot be pulled: ${(error as Error).message}. Load it with docker load or docker build, or use the tasks that start FROM ${SHELL_IMAGE}`,
+      );
     }
   }
 }
@@ -230,7 +240,9 @@ function typed(error: unknown, action: string): Error {
   if (error instanceof InfrastructureError || error instanceof TaskError || error instanceof UserError) return error;
   const { code, message } = error as NodeJS.ErrnoException;
   if (code === 'ENOENT' || code === 'ECONNREFUSED' || code === 'EACCES') {
-    return new InfrastructureError(`cannot ${action}: no Docker engine answers (${message}); start Docker, or set DOCKER_HOST, or use the embedded sandbox`);
+    return new InfrastructureError(
+      `cannot ${action}: no Docker engine answers (${message}); start Docker, or set DOCKER_HOST, or use the embedded sandbox`,
+    );
   }
   return new InfrastructureError(`cannot ${action}: ${message}`);
 }

@@ -34,7 +34,8 @@ export function parseDockerfile(text: string, context: FileTree, place: string):
     const refuse = (reason: string): never => {
       throw new TaskError(`${place}:${number}: ${reason}`);
     };
-    const expand = (value: string): string => value.replace(/\$(?:\{(\w+)\}|(\w+))/g, (_, braced?: string, bare?: string) => env[braced ?? bare ?? ''] ?? '');
+    const expand = (value: string): string =>
+      value.replace(/\$(?:\{(\w+)\}|(\w+))/g, (_, braced?: string, bare?: string) => env[braced ?? bare ?? ''] ?? '');
     if (image === undefined && instruction.toUpperCase() !== 'FROM') refuse(`${instruction} before FROM; expected FROM first`);
     switch (instruction.toUpperCase()) {
       case 'FROM': {
@@ -50,7 +51,8 @@ export function parseDockerfile(text: string, context: FileTree, place: string):
         workdir = posix.resolve(workdir ?? '/', expand(rest.trim()));
         break;
       case 'RUN':
-        if (/^\[|^--|<<-?\s*['"]?\w/.test(rest)) refuse(`RUN ${rest.slice(0, 40)}; expected the shell form without flags and here-documents`);
+        if (/^\[|^--|<<-?\s*['"]?\w/.test(rest))
+          refuse(`RUN ${rest.slice(0, 40)}; expected the shell form without flags and here-documents`);
         run.push({ command: rest, workdir: workdir ?? '/' });
         break;
       case 'COPY':
@@ -77,7 +79,8 @@ function copy(rest: string, expand: (value: string) => string, target: CopyTarge
   let text = rest;
   for (let flag = /^--(\S+)\s+/.exec(text); flag; flag = /^--(\S+)\s+/.exec(text)) {
     const [, octal] = /^chmod=([0-7]{3,4})$/.exec(flag[1] ?? '') ?? [];
-    if (octal === undefined && flag[1] !== 'chown=root' && flag[1] !== 'chown=root:root') refuse(`COPY --${flag[1]}; expected --chmod=OCTAL or --chown=root`);
+    if (octal === undefined && flag[1] !== 'chown=root' && flag[1] !== 'chown=root:root')
+      refuse(`COPY --${flag[1]}; expected --chmod=OCTAL or --chown=root`);
     if (octal !== undefined) mode = Number.parseInt(octal, 8);
     text = text.slice(flag[0].length);
   }

@@ -13,7 +13,17 @@ import type { BashOptions } from 'just-bash';
 import { TaskError } from './errors.ts';
 import { capText } from './output-cap.ts';
 import { SHELL_IMAGE } from './shell-image.ts';
-import type { DownloadLimit, ExecOptions, ExecResult, FileEntry, FileTree, Sandbox, SandboxLabels, SandboxProvider, Task } from './types.ts';
+import type {
+  DownloadLimit,
+  ExecOptions,
+  ExecResult,
+  FileEntry,
+  FileTree,
+  Sandbox,
+  SandboxLabels,
+  SandboxProvider,
+  Task,
+} from './types.ts';
 
 /**
  * Counted limits end a runaway command after the same work on every machine, long before a time-out in seconds would:
@@ -51,7 +61,8 @@ export class EmbeddedProvider implements SandboxProvider {
     await sandbox.upload(task.environment.files, '/');
     for (const line of task.environment.run) {
       const result = await sandbox.exec(line, { timeoutSec: runTimeoutSec, cwd: '/', ...(signal ? { signal } : {}) });
-      if (result.exitCode !== 0) throw new TaskError(`${task.id}: RUN ${line} exited with ${result.exitCode} in the embedded sandbox: ${result.stderr.trim()}`);
+      if (result.exitCode !== 0)
+        throw new TaskError(`${task.id}: RUN ${line} exited with ${result.exitCode} in the embedded sandbox: ${result.stderr.trim()}`);
     }
     return sandbox;
   }
@@ -90,7 +101,9 @@ class EmbeddedSandbox implements Sandbox {
       executionLimits: { ...limits, maxExecutionTimeMs: Math.max(1, Math.ceil(milliseconds)) },
     });
     const started = performance.now();
-    const result = await bash.exec(command, { rawScript: true, ...(options.signal ? { signal: options.signal } : {}) }).catch(missingParent);
+    const result = await bash
+      .exec(command, { rawScript: true, ...(options.signal ? { signal: options.signal } : {}) })
+      .catch(missingParent);
     options.signal?.throwIfAborted();
     const timedOut = result.exitCode === 124 && performance.now() - started >= milliseconds;
     return {

@@ -28,7 +28,10 @@ describe('runEpisode', () => {
   it('shows each command’s output to the agent and ends at exit', async () => {
     const sampler = new ScriptedSampler(['cat names.txt', ' sort names.txt > sorted.txt ', 'exit']);
     const { record, snapshot } = await play(sampler);
-    assert.deepEqual([record.stopReason, record.agent, record.taskChecksum, record.sandbox], ['exit', 'policy:abc', task.checksum, 'embedded']);
+    assert.deepEqual(
+      [record.stopReason, record.agent, record.taskChecksum, record.sandbox],
+      ['exit', 'policy:abc', task.checksum, 'embedded'],
+    );
     assert.deepEqual(
       record.turns.map((turn) => [turn.reply, turn.commands.map((command) => command.command), turn.observation]),
       [
@@ -53,16 +56,32 @@ describe('runEpisode', () => {
     ];
     assert.deepEqual(tokens.tokens, [...prompt, ...first, ...observed, ...second]);
     assert.deepEqual(tokens.turnIds, [...prompt.map(() => -1), ...first.map(() => 0), ...observed.map(() => -1), ...second.map(() => 1)]);
-    assert.deepEqual(tokens.logprobs, [...prompt.map(() => 0), ...first.map((_, i) => -0.25 * (i + 1)), ...observed.map(() => 0), ...second.map((_, i) => -0.25 * (i + 1))]);
+    assert.deepEqual(tokens.logprobs, [
+      ...prompt.map(() => 0),
+      ...first.map((_, i) => -0.25 * (i + 1)),
+      ...observed.map(() => 0),
+      ...second.map((_, i) => -0.25 * (i + 1)),
+    ]);
     assert.deepEqual([record.agentTokens, record.totalTokens], [first.length + second.length, tokens.tokens.length]);
-    assert.deepEqual(sampler.requests.map((request) => [request.seed, request.sessionId]), [[100, 'episode'], [101, 'episode']]);
+    assert.deepEqual(
+      sampler.requests.map((request) => [request.seed, request.sessionId]),
+      [
+        [100, 'episode'],
+        [101, 'episode'],
+      ],
+    );
     const asked = sampler.requests.map((request) => request.tokens);
     assert.deepEqual(asked[1]?.slice(0, asked[0]?.length), asked[0], 'each request extends the one before');
   });
 
   it('runs the lines of a script reply in order until exit', async () => {
-    const { record } = await play(new ScriptedSampler(['echo one\n\n  nosuch\necho three', 'echo last\nexit\necho never']), { harness: 'script' });
-    assert.deepEqual(record.turns.map((turn) => turn.commands.map((command) => command.command)), [['echo one', 'nosuch', 'echo three'], ['echo last']]);
+    const { record } = await play(new ScriptedSampler(['echo one\n\n  nosuch\necho three', 'echo last\nexit\necho never']), {
+      harness: 'script',
+    });
+    assert.deepEqual(
+      record.turns.map((turn) => turn.commands.map((command) => command.command)),
+      [['echo one', 'nosuch', 'echo three'], ['echo last']],
+    );
     assert.match(record.turns[0]?.observation ?? '', /^one\n.*nosuch: command not found\n\[exit 127\]\nthree$/s);
     assert.equal(record.stopReason, 'exit');
   });
@@ -85,7 +104,10 @@ describe('runEpisode', () => {
     const inReply = await play(new ScriptedSampler(['echo abcdefgh']), { contextLength: prompt + 5 });
     assert.deepEqual([inReply.record.stopReason, inReply.record.totalTokens], ['context', prompt + 5]);
     const before = await play(new ScriptedSampler(['echo abcdefgh']), { contextLength: prompt + 20 });
-    assert.deepEqual([before.record.stopReason, before.record.turns[0]?.commands.length, before.record.turns[0]?.observation], ['context', 1, undefined]);
+    assert.deepEqual(
+      [before.record.stopReason, before.record.turns[0]?.commands.length, before.record.turns[0]?.observation],
+      ['context', 1, undefined],
+    );
     assert.equal((await play(new ScriptedSampler([]), { contextLength: prompt })).record.stopReason, 'context');
   });
 
@@ -94,7 +116,8 @@ describe('runEpisode', () => {
     const inCommand = await play(new ScriptedSampler(['sleep 20', 'exit']), { task: hurried });
     assert.deepEqual([inCommand.record.stopReason, inCommand.record.turns[0]?.commands[0]?.timedOut], ['agent-timeout', true]);
     const silent: Sampler = {
-      sample: (_request, signal) => new Promise((_resolve, reject) => signal?.addEventListener('abort', () => reject(new Error('aborted')))),
+      sample: (_request, signal) =>
+        new Promise((_resolve, reject) => signal?.addEventListener('abort', () => reject(new Error('aborted')))),
       endSession: () => Promise.resolve(),
     };
     assert.equal((await play(silent, { task: hurried })).record.stopReason, 'agent-timeout');
@@ -104,13 +127,22 @@ describe('runEpisode', () => {
     const reason = new Error('cancelled');
     const controller = new AbortController();
     setTimeout(() => controller.abort(reason), 100);
-    await assert.rejects(play(new ScriptedSampler(['sleep 20']), { signal: controller.signal, limits: { ...base.limits, commandTimeoutSec: 60 } }), reason);
+    await assert.rejects(
+      play(new ScriptedSampler(['sleep 20']), { signal: controller.signal, limits: { ...base.limits, commandTimeoutSec: 60 } }),
+      reason,
+    );
   });
 
   it('rejects a sampler that breaks its contract', async () => {
     const answering = (result: SampleResult): Sampler => ({ sample: () => Promise.resolve(result), endSession: () => Promise.resolve() });
-    await assert.rejects(play(answering({ tokens: [5, 0], logprobs: [-1], stopReason: 'end-of-turn' })), /2 sampled tokens but 1 log-probabilities/);
-    await assert.rejects(play(answering({ tokens: [5, 6], logprobs: [-1, -1], stopReason: 'end-of-turn' })), /end-of-turn is at position -1/);
+    await assert.rejects(
+      play(answering({ tokens: [5, 0], logprobs: [-1], stopReason: 'end-of-turn' })),
+      /2 sampled tokens but 1 log-probabilities/,
+    );
+    await assert.rejects(
+      play(answering({ tokens: [5, 6], logprobs: [-1, -1], stopReason: 'end-of-turn' })),
+      /end-of-turn is at position -1/,
+    );
     await assert.rejects(play(answering({ tokens: [0, 6], logprobs: [-1, -1], stopReason: 'max-tokens' })), /end-of-turn is at position 0/);
     await assert.rejects(play(answering({ tokens: [5, 0], logprobs: [Number.NaN, -1], stopReason: 'end-of-turn' })), /log-probability NaN/);
     await assert.rejects(play(answering({ tokens: [], logprobs: [], stopReason: 'max-tokens' })), /returned 0 tokens/);
@@ -145,7 +177,11 @@ describe('replayed and reference episodes', () => {
 
 describe('snapshots', () => {
   it('drop the largest files beyond the limit and name them', async () => {
-    const { snapshot } = await runCommands({ ...base, agent: 'replay', commands: ['printf "%0900000d" 1 > big1; printf "%0900001d" 1 > big2; echo s > small'] });
+    const { snapshot } = await runCommands({
+      ...base,
+      agent: 'replay',
+      commands: ['printf "%0900000d" 1 > big1; printf "%0900001d" 1 > big2; echo s > small'],
+    });
     assert.deepEqual(snapshot.dropped, ['big2']);
     assert.deepEqual(Object.keys(snapshot.files), ['big1', 'made.txt', 'names.txt', 'small']);
   });

@@ -91,7 +91,10 @@ export async function runEpisode(options: EpisodeOptions): Promise<EpisodeResult
   const agent: Agent = async (turn, tokens, signal) => {
     const room = contextLength - tokens.length;
     const maxTokens = Math.min(limits.maxTokensPerTurn, room);
-    const result = await sampler.sample({ sessionId, policy, tokens: [...tokens], seed: options.turnSeed(turn), maxTokens, temperature }, signal);
+    const result = await sampler.sample(
+      { sessionId, policy, tokens: [...tokens], seed: options.turnSeed(turn), maxTokens, temperature },
+      signal,
+    );
     checkSample(result.tokens, result.stopReason === 'end-of-turn', maxTokens, codec.endOfTurn, turn);
     const full = result.stopReason === 'context' || (result.stopReason === 'max-tokens' && maxTokens === room);
     return {
@@ -124,14 +127,20 @@ export async function runCommands(options: CommandsOptions): Promise<EpisodeResu
 }
 
 /** Runs the task's reference solution: /solution/solve.sh in a fresh sandbox. The task must have one. */
-export async function runOracle(options: Omit<EpisodeBase, 'harness' | 'sample' | 'seed' | 'limits' | 'contextLength' | 'runbook'>): Promise<Omit<EpisodeResult, 'tokens'>> {
+export async function runOracle(
+  options: Omit<EpisodeBase, 'harness' | 'sample' | 'seed' | 'limits' | 'contextLength' | 'runbook'>,
+): Promise<Omit<EpisodeResult, 'tokens'>> {
   const { task, provider, episodeId } = options;
   if (!task.solution) throw new Error(`${task.id} has no solution/`);
   const sandbox = await provider.start(task, labels(options, 'check'), options.signal);
   try {
     await sandbox.upload(task.solution, '/solution');
     const command = 'bash /solution/solve.sh';
-    const result = await sandbox.exec(command, { timeoutSec: task.agentTimeoutSec, env: task.solutionEnv, ...(options.signal ? { signal: options.signal } : {}) });
+    const result = await sandbox.exec(command, {
+      timeoutSec: task.agentTimeoutSec,
+      env: task.solutionEnv,
+      ...(options.signal ? { signal: options.signal } : {}),
+    });
     const turns = [{ reply: command, commands: [{ command, ...result }] }];
     const base = { ...options, harness: 'shell' as const, sample: 0, seed: 0 };
     return {
@@ -217,7 +226,13 @@ export function parseReply(harness: HarnessName, reply: string): { commands: str
   return end === -1 ? { commands: lines, exit: false } : { commands: lines.slice(0, end), exit: true };
 }
 
-async function execute(sandbox: Sandbox, commands: readonly string[], limits: EpisodeLimits, deadline: Deadline, signal?: AbortSignal): Promise<CommandRecord[]> {
+async function execute(
+  sandbox: Sandbox,
+  commands: readonly string[],
+  limits: EpisodeLimits,
+  deadline: Deadline,
+  signal?: AbortSignal,
+): Promise<CommandRecord[]> {
   const records: CommandRecord[] = [];
   for (const command of commands) {
     const timeoutSec = Math.min(limits.commandTimeoutSec, deadline.remainingSec());
@@ -228,10 +243,13 @@ async function execute(sandbox: Sandbox, commands: readonly string[], limits: Ep
 }
 
 function checkSample(tokens: readonly number[], ended: boolean, maxTokens: number, endOfTurn: number, turn: number): void {
-  if (tokens.length === 0 || tokens.length > maxTokens) throw new Error(`turn ${turn}: the sampler returned ${tokens.length} tokens; expected 1 to ${maxTokens}`);
+  if (tokens.length === 0 || tokens.length > maxTokens)
+    throw new Error(`turn ${turn}: the sampler returned ${tokens.length} tokens; expected 1 to ${maxTokens}`);
   const first = tokens.indexOf(endOfTurn);
   if (first !== (ended ? tokens.length - 1 : -1)) {
-    throw new Error(`turn ${turn}: end-of-turn is at position ${first} of ${tokens.length} sampled tokens; expected ${ended ? 'it to be the last token' : 'none'}`);
+    throw new Error(
+      `turn ${turn}: end-of-turn is at position ${first} of ${tokens.length} sampled tokens; expected ${ended ? 'it to be the last token' : 'none'}`,
+    );
   }
 }
 
@@ -249,7 +267,23 @@ function episodeRecord(
 ): EpisodeRecord {
   const { episodeId, suite, task, harness, provider, sample, seed } = options;
   const { id: taskId, checksum: taskChecksum, family, tier } = task;
-  return { episodeId, suite, taskId, taskChecksum, family, tier, harness, sandbox: provider.kind, agent, sample, seed, turns, stopReason, agentTokens, totalTokens };
+  return {
+    episodeId,
+    suite,
+    taskId,
+    taskChecksum,
+    family,
+    tier,
+    harness,
+    sandbox: provider.kind,
+    agent,
+    sample,
+    seed,
+    turns,
+    stopReason,
+    agentTokens,
+    totalTokens,
+  };
 }
 
 /** The agent's time over the whole episode, as a signal for the sampler and as a bound for each command. */

@@ -10,11 +10,16 @@ import { backends, countContainers, fixture, testRunKey } from './testing.ts';
 import type { FileTree, Sandbox, SandboxProvider, Task } from './types.ts';
 
 const task = await fixture('sort-names');
-const withEnvironment = (environment: Partial<Task['environment']>): Task => ({ ...task, environment: { ...task.environment, ...environment } });
+const withEnvironment = (environment: Partial<Task['environment']>): Task => ({
+  ...task,
+  environment: { ...task.environment, ...environment },
+});
 const text = (bytes: Uint8Array | undefined): string | undefined => (bytes === undefined ? undefined : Buffer.from(bytes).toString());
-const tree = (files: Record<string, string>): FileTree => new Map(Object.entries(files).map(([path, data]) => [path, { data: Buffer.from(data), mode: 0o644 }]));
+const tree = (files: Record<string, string>): FileTree =>
+  new Map(Object.entries(files).map(([path, data]) => [path, { data: Buffer.from(data), mode: 0o644 }]));
 let number = 0;
-const start = (provider: SandboxProvider, of: Task = task): Promise<Sandbox> => provider.start(of, { runKey: testRunKey, episodeId: `sandbox-${number++}`, purpose: 'check' });
+const start = (provider: SandboxProvider, of: Task = task): Promise<Sandbox> =>
+  provider.start(of, { runKey: testRunKey, episodeId: `sandbox-${number++}`, purpose: 'check' });
 
 for (const backend of await backends()) {
   describe(`${backend.name} sandbox`, { skip: backend.skip }, () => {
@@ -25,7 +30,12 @@ for (const backend of await backends()) {
       const sandbox = await start(provider);
       try {
         const result = await sandbox.exec('pwd; cat names.txt made.txt; echo "$GREETING"; ls -d empty', { timeoutSec: 10 });
-        assert.deepEqual(result, { stdout: '/app\npear\napple\nfig\nmade\nhello there\nempty\n', stderr: '', exitCode: 0, timedOut: false });
+        assert.deepEqual(result, {
+          stdout: '/app\npear\napple\nfig\nmade\nhello there\nempty\n',
+          stderr: '',
+          exitCode: 0,
+          timedOut: false,
+        });
       } finally {
         await sandbox.close();
       }
@@ -36,7 +46,10 @@ for (const backend of await backends()) {
       try {
         await sandbox.exec('cd /tmp; VALUE=1; echo kept > /tmp/file', { timeoutSec: 10 });
         assert.equal((await sandbox.exec('pwd; echo "[$VALUE]"; cat /tmp/file', { timeoutSec: 10 })).stdout, '/app\n[]\nkept\n');
-        assert.equal((await sandbox.exec('echo "$EXTRA"; pwd', { timeoutSec: 10, cwd: '/tmp', env: { EXTRA: "it's" } })).stdout, "it's\n/tmp\n");
+        assert.equal(
+          (await sandbox.exec('echo "$EXTRA"; pwd', { timeoutSec: 10, cwd: '/tmp', env: { EXTRA: "it's" } })).stdout,
+          "it's\n/tmp\n",
+        );
       } finally {
         await sandbox.close();
       }
@@ -141,7 +154,10 @@ for (const backend of await backends()) {
       const needy = withEnvironment({ needs: ['network'] });
       assert.match(provider.refusal(needy) ?? '', /needs network/);
       await assert.rejects(start(provider, needy), TaskError);
-      await assert.rejects(start(provider, withEnvironment({ run: ['exit 9'] })), (error) => error instanceof TaskError && /exit 9 exited with 9/.test(error.message));
+      await assert.rejects(
+        start(provider, withEnvironment({ run: ['exit 9'] })),
+        (error) => error instanceof TaskError && /exit 9 exited with 9/.test(error.message),
+      );
     });
   });
 }
@@ -214,7 +230,9 @@ describe('docker sandbox', { skip: docker?.skip ?? false }, () => {
   it('has no network, no capabilities, and the limits of the task', async () => {
     const sandbox = await start(provider, withEnvironment({ memoryMb: 64, pidsLimit: 40 }));
     try {
-      const { stdout } = await sandbox.exec('ls /sys/class/net; grep -E "CapEff|NoNewPrivs" /proc/self/status | tr -d "\\t"', { timeoutSec: 10 });
+      const { stdout } = await sandbox.exec('ls /sys/class/net; grep -E "CapEff|NoNewPrivs" /proc/self/status | tr -d "\\t"', {
+        timeoutSec: 10,
+      });
       assert.equal(stdout, 'lo\nCapEff:0000000000000000\nNoNewPrivs:1\n');
       const [found] = await new Docker().listContainers({ filters: { label: [`terminal-rsi.run=${testRunKey}`] } });
       const { HostConfig: host } = await new Docker().getContainer(found?.Id ?? '').inspect();
@@ -255,14 +273,20 @@ describe('docker sandbox', { skip: docker?.skip ?? false }, () => {
     const labels = { runKey: testRunKey, episodeId: 'same', purpose: 'rewrite' } as const;
     const both = await Promise.all([provider.start(task, labels), provider.start(task, labels)]);
     try {
-      assert.deepEqual(await Promise.all(both.map(async (sandbox) => (await sandbox.exec('echo on', { timeoutSec: 20 })).stdout)), ['on\n', 'on\n']);
+      assert.deepEqual(await Promise.all(both.map(async (sandbox) => (await sandbox.exec('echo on', { timeoutSec: 20 })).stdout)), [
+        'on\n',
+        'on\n',
+      ]);
     } finally {
       await Promise.all(both.map((sandbox) => sandbox.close()));
     }
   });
 
   it('names what to do when an image is missing or no engine answers', async () => {
-    await assert.rejects(start(provider, withEnvironment({ image: 'localhost:1/nosuch:1' })), (error) => error instanceof UserError && /nosuch:1 .*docker load/.test(error.message));
+    await assert.rejects(
+      start(provider, withEnvironment({ image: 'localhost:1/nosuch:1' })),
+      (error) => error instanceof UserError && /nosuch:1 .*docker load/.test(error.message),
+    );
     const nowhere = new DockerProvider({ docker: new Docker({ socketPath: '/nosuch/docker.sock' }) });
     await assert.rejects(start(nowhere), (error) => error instanceof InfrastructureError && /no Docker engine answers/.test(error.message));
   });

@@ -31,7 +31,9 @@ export async function ensureShellImage(docker: Docker, options: { force?: boolea
     if (await hasCommand('apt-get')) await importFromPackages(docker, work);
     else await buildFromDebian(docker);
   } catch (error) {
-    throw new UserError(`cannot make the image ${SHELL_IMAGE}: ${(error as Error).message}. It needs apt-get with a package source, or access to debian:bookworm-slim; try again with: npm run docker-image`);
+    throw new UserError(
+      `cannot make the image ${SHELL_IMAGE}: ${(error as Error).message}. It needs apt-get with a package source, or access to debian:bookworm-slim; try again with: npm run docker-image`,
+    );
   } finally {
     await rm(work, { recursive: true, force: true });
   }
@@ -64,15 +66,18 @@ async function importFromPackages(docker: Docker, work: string): Promise<void> {
     await download();
   });
   const unpacked = join(work, 'unpacked');
-  for (const name of (await readdir(work)).filter((file) => file.endsWith('.deb'))) await run('dpkg-deb', ['-x', join(work, name), unpacked]);
+  for (const name of (await readdir(work)).filter((file) => file.endsWith('.deb')))
+    await run('dpkg-deb', ['-x', join(work, name), unpacked]);
 
   const root = join(work, 'root');
-  for (const directory of ['bin', 'usr/bin', 'usr/local/bin', 'etc', 'app', 'tmp', 'root', 'proc', 'sys', 'dev']) await mkdir(join(root, directory), { recursive: true });
+  for (const directory of ['bin', 'usr/bin', 'usr/local/bin', 'etc', 'app', 'tmp', 'root', 'proc', 'sys', 'dev'])
+    await mkdir(join(root, directory), { recursive: true });
   await chmod(join(root, 'tmp'), 0o1777);
   await copyFile(join(unpacked, 'bin/bash-static'), join(root, 'bin/bash'));
   await copyFile(join(unpacked, 'bin/busybox'), join(root, 'bin/busybox'));
   const { stdout } = await run(join(root, 'bin/busybox'), ['--list']);
-  for (const applet of stdout.split('\n').filter((name) => name !== '' && !['bash', 'busybox', 'sh'].includes(name))) await symlink('busybox', join(root, 'bin', applet));
+  for (const applet of stdout.split('\n').filter((name) => name !== '' && !['bash', 'busybox', 'sh'].includes(name)))
+    await symlink('busybox', join(root, 'bin', applet));
   await symlink('bash', join(root, 'bin/sh'));
   // Scripts say #!/usr/bin/env and #!/usr/bin/bash too.
   await symlink('/bin/env', join(root, 'usr/bin/env'));
@@ -94,7 +99,10 @@ async function importArchive(docker: Docker, archive: string): Promise<void> {
 
 async function buildFromDebian(docker: Docker): Promise<void> {
   const context = pack();
-  context.entry({ name: 'Dockerfile' }, `FROM debian:bookworm-slim\nENV ${path}\nLABEL ${label}\nRUN ln -sf bash /bin/sh\nWORKDIR /app\nCMD ["/bin/bash"]\n`);
+  context.entry(
+    { name: 'Dockerfile' },
+    `FROM debian:bookworm-slim\nENV ${path}\nLABEL ${label}\nRUN ln -sf bash /bin/sh\nWORKDIR /app\nCMD ["/bin/bash"]\n`,
+  );
   context.finalize();
   await finished(docker, await docker.buildImage(context as unknown as NodeJS.ReadableStream, { t: SHELL_IMAGE }));
 }

@@ -24,7 +24,9 @@ export async function takeSnapshot(sandbox: Sandbox, task: Task, episodeId: stri
   const emptyDirectories = await listEmptyDirectories(sandbox, files, dropped, signal);
   return {
     episodeId,
-    files: Object.fromEntries([...kept].map(([path, entry]) => [path, { data: Buffer.from(entry.data).toString('base64'), mode: entry.mode }])),
+    files: Object.fromEntries(
+      [...kept].map(([path, entry]) => [path, { data: Buffer.from(entry.data).toString('base64'), mode: entry.mode }]),
+    ),
     ...(emptyDirectories.length > 0 ? { emptyDirectories } : {}),
     ...(dropped.length > 0 ? { dropped: dropped.sort() } : {}),
   };
@@ -48,7 +50,12 @@ function fit(files: FileTree, limit: number): { kept: FileTree; left: string[] }
   return { kept: new Map([...files].filter(([path]) => kept.has(path))), left: paths.filter((path) => !kept.has(path)) };
 }
 
-async function listEmptyDirectories(sandbox: Sandbox, files: FileTree, dropped: readonly string[], signal?: AbortSignal): Promise<string[]> {
+async function listEmptyDirectories(
+  sandbox: Sandbox,
+  files: FileTree,
+  dropped: readonly string[],
+  signal?: AbortSignal,
+): Promise<string[]> {
   const result = await sandbox.exec('find . -type d', { timeoutSec: listTimeoutSec, ...(signal ? { signal } : {}) });
   const directories = result.stdout
     .split('\n')

@@ -35,7 +35,24 @@ const known = {
   root: ['version', 'schema_version', 'source', 'artifacts', 'task', 'metadata', 'agent', 'verifier', 'environment', 'solution'],
   agent: ['timeout_sec', 'user', 'network_mode', 'allowed_hosts'],
   verifier: ['timeout_sec', 'env', 'user', 'environment_mode', 'network_mode', 'allowed_hosts'],
-  environment: ['build_timeout_sec', 'docker_image', 'os', 'cpus', 'memory_mb', 'memory', 'storage_mb', 'storage', 'gpus', 'gpu_types', 'network_mode', 'allowed_hosts', 'allow_internet', 'env', 'workdir', 'skills_dir'],
+  environment: [
+    'build_timeout_sec',
+    'docker_image',
+    'os',
+    'cpus',
+    'memory_mb',
+    'memory',
+    'storage_mb',
+    'storage',
+    'gpus',
+    'gpu_types',
+    'network_mode',
+    'allowed_hosts',
+    'allow_internet',
+    'env',
+    'workdir',
+    'skills_dir',
+  ],
   solution: ['env'],
 } as const;
 
@@ -101,7 +118,9 @@ export function readTaskToml(parsed: Record<string, unknown>, id: string, file: 
   }
   // Harbor's default is a public network. Here a sandbox has none, so only a task that asks for it by name needs it.
   const modes = [environment.network_mode, agent.network_mode, verifier.network_mode];
-  const wantsNetwork = modes.some((mode) => mode === 'public' || mode === 'allowlist') || (environment.network_mode === undefined && environment.allow_internet === true);
+  const wantsNetwork =
+    modes.some((mode) => mode === 'public' || mode === 'allowlist') ||
+    (environment.network_mode === undefined && environment.allow_internet === true);
   return {
     family: metadata.family ?? id,
     tier: metadata.tier,
@@ -133,5 +152,8 @@ function warnUnknown(parsed: Record<string, unknown>, file: string, logger?: Tas
 }
 
 function valueAt(value: unknown, path: readonly PropertyKey[]): unknown {
-  return path.reduce<unknown>((at, key) => (typeof at === 'object' && at !== null ? (at as Record<PropertyKey, unknown>)[key] : undefined), value);
+  return path.reduce<unknown>(
+    (at, key) => (typeof at === 'object' && at !== null ? (at as Record<PropertyKey, unknown>)[key] : undefined),
+    value,
+  );
 }

@@ -25,7 +25,10 @@ async function write(files: Record<string, string>): Promise<string> {
 }
 const refused = async (files: Record<string, string>, message: RegExp): Promise<void> => {
   const directory = await write(files);
-  await assert.rejects(loadTask(directory), (error) => error instanceof TaskError && message.test(error.message) && error.message.startsWith(directory));
+  await assert.rejects(
+    loadTask(directory),
+    (error) => error instanceof TaskError && message.test(error.message) && error.message.startsWith(directory),
+  );
 };
 
 describe('loadTask', () => {
@@ -38,32 +41,45 @@ describe('loadTask', () => {
     assert.deepEqual([...task.environment.files.keys()], ['app/names.txt']);
     assert.deepEqual(task.environment.env, { GREETING: 'hello there' });
     assert.deepEqual([...task.tests.keys()], ['expected.txt', 'test.sh']);
-    assert.deepEqual([...(task.solution ?? [])].map(([path]) => path), ['solve.sh']);
+    assert.deepEqual(
+      [...(task.solution ?? [])].map(([path]) => path),
+      ['solve.sh'],
+    );
     assert.match(task.checksum, /^[0-9a-f]{64}$/);
   });
 
   it("fills in Harbor's defaults", async () => {
     const task = await loadTask(await write({}));
-    assert.deepEqual([task.family, task.tier, task.workdir, task.agentTimeoutSec, task.verifierTimeoutSec], [task.id, 'medium', '/app', Infinity, 600]);
+    assert.deepEqual(
+      [task.family, task.tier, task.workdir, task.agentTimeoutSec, task.verifierTimeoutSec],
+      [task.id, 'medium', '/app', Infinity, 600],
+    );
     assert.equal(task.solution, undefined);
     assert.deepEqual(task.environment.needs, []);
   });
 
   it('takes workdir, variables, memory and needs from task.toml', async () => {
-    const toml = '[environment]\nworkdir = "/srv"\nmemory = "2G"\ngpus = 1\nallow_internet = true\n[environment.env]\nA = "toml"\n[verifier.env]\nB = "v"\n[solution.env]\nC = "s"\n';
-    const task = await loadTask(await write({ 'task.toml': toml, 'environment/Dockerfile': 'FROM x\nENV A=docker D=1\nWORKDIR /elsewhere\n' }));
+    const toml =
+      '[environment]\nworkdir = "/srv"\nmemory = "2G"\ngpus = 1\nallow_internet = true\n[environment.env]\nA = "toml"\n[verifier.env]\nB = "v"\n[solution.env]\nC = "s"\n';
+    const task = await loadTask(
+      await write({ 'task.toml': toml, 'environment/Dockerfile': 'FROM x\nENV A=docker D=1\nWORKDIR /elsewhere\n' }),
+    );
     assert.deepEqual([task.workdir, task.environment.memoryMb, task.environment.needs], ['/srv', 2048, ['network', 'gpu']]);
     assert.deepEqual([task.environment.env, task.verifierEnv, task.solutionEnv], [{ A: 'toml', D: '1' }, { B: 'v' }, { C: 's' }]);
   });
 
   it('hides canary lines from the agent', async () => {
-    const task = await loadTask(await write({ 'instruction.md': '<!-- BENCHMARK canary GUID 1 -->\n# canary too\n\nSort it.\n# canary inside stays\n' }));
+    const task = await loadTask(
+      await write({ 'instruction.md': '<!-- BENCHMARK canary GUID 1 -->\n# canary too\n\nSort it.\n# canary inside stays\n' }),
+    );
     assert.equal(task.instruction, 'Sort it.\n# canary inside stays\n');
   });
 
   it('warns about unknown keys and ignores them', async () => {
     const warnings: string[] = [];
-    await loadTask(await write({ 'task.toml': 'colour = 1\n[environment]\nmemory_limit = 3\n' }), { warn: (message) => warnings.push(message) });
+    await loadTask(await write({ 'task.toml': 'colour = 1\n[environment]\nmemory_limit = 3\n' }), {
+      warn: (message) => warnings.push(message),
+    });
     assert.deepEqual(
       warnings.map((warning) => warning.replace(/^.*: unknown/, 'unknown')),
       ['unknown key colour is ignored', 'unknown key environment.memory_limit is ignored'],
@@ -87,7 +103,9 @@ describe('loadTask', () => {
   });
 
   it('changes the checksum with any file', async () => {
-    const checksums = await Promise.all([{}, { 'tests/test.sh': 'false\n' }, { 'tests/extra': '' }].map(async (files) => (await loadTask(await write(files))).checksum));
+    const checksums = await Promise.all(
+      [{}, { 'tests/test.sh': 'false\n' }, { 'tests/extra': '' }].map(async (files) => (await loadTask(await write(files))).checksum),
+    );
     assert.equal(new Set(checksums).size, 3);
     assert.equal((await loadTask(await write({}))).checksum, checksums[0]);
   });
@@ -113,7 +131,9 @@ describe('loadSuite', () => {
 });
 
 describe('parseDockerfile', () => {
-  const context: FileTree = new Map(['Dockerfile', 'a.txt', 'dir/b.txt', 'dir/sub/c.txt'].map((path) => [path, { data: Buffer.from(path), mode: 0o644 }]));
+  const context: FileTree = new Map(
+    ['Dockerfile', 'a.txt', 'dir/b.txt', 'dir/sub/c.txt'].map((path) => [path, { data: Buffer.from(path), mode: 0o644 }]),
+  );
   const parse = (text: string): ReturnType<typeof parseDockerfile> => parseDockerfile(text, context, 'Dockerfile');
 
   it('resolves COPY against WORKDIR as Docker does', () => {
@@ -129,7 +149,9 @@ describe('parseDockerfile', () => {
   });
 
   it('reads ENV in both forms, with earlier variables, and joins continued lines', () => {
-    const { env, run } = parse(`FROM x AS base\nENV A=1 B="two words" \\\n  C='$A'\nENV OLD form of it\nENV P=\${A}:$B\n# comment\nRUN echo a && \\\n # comment inside\n  echo b\n`);
+    const { env, run } = parse(
+      `FROM x AS base\nENV A=1 B="two words" \\\n  C='$A'\nENV OLD form of it\nENV P=\${A}:$B\n# comment\nRUN echo a && \\\n # comment inside\n  echo b\n`,
+    );
     assert.deepEqual(env, { A: '1', B: 'two words', C: '1', OLD: 'form of it', P: '1:two words' });
     assert.deepEqual(run, [`cd '/' && { echo a &&   echo b\n}`]);
   });
@@ -146,7 +168,11 @@ describe('parseDockerfile', () => {
       ['FROM x\nRUN ["a"]', /shell form/],
       ['FROM x\nRUN --mount=type=cache a', /shell form/],
     ] as const) {
-      assert.throws(() => parse(text), (error) => error instanceof TaskError && message.test(error.message), text);
+      assert.throws(
+        () => parse(text),
+        (error) => error instanceof TaskError && message.test(error.message),
+        text,
+      );
     }
   });
 });

@@ -36,7 +36,8 @@ export async function loadSuite(directory: string, logger?: TaskLogger): Promise
   for (const path of taskDirectories(directory)) {
     const task = await loadTask(path, logger);
     const other = seen.get(task.id);
-    if (other !== undefined) throw new TaskError(`${path}: task id ${task.id} is also used by ${other}; expected unique directory names within a suite`);
+    if (other !== undefined)
+      throw new TaskError(`${path}: task id ${task.id} is also used by ${other}; expected unique directory names within a suite`);
     seen.set(task.id, path);
     tasks.push(task);
   }
@@ -83,7 +84,8 @@ function load(directory: string, logger: TaskLogger | undefined): Task {
   const toml = readTaskToml(parsed, id, tomlPath, logger);
   const context = subtree(files, 'environment/');
   for (const name of ['docker-compose.yaml', 'docker-compose.yml']) {
-    if (context.has(name)) throw new TaskError(`${join(directory, 'environment', name)}: compose environments are not supported; expected a Dockerfile`);
+    if (context.has(name))
+      throw new TaskError(`${join(directory, 'environment', name)}: compose environments are not supported; expected a Dockerfile`);
   }
   const dockerfile = toml.dockerImage
     ? { image: toml.dockerImage, env: {}, workdir: undefined, files: new Map() as FileTree, run: [] }
@@ -92,7 +94,8 @@ function load(directory: string, logger: TaskLogger | undefined): Task {
   if (!tests.has('test.sh')) throw new TaskError(`${join(directory, 'tests/test.sh')}: missing; expected the verifier's script`);
   const solution = subtree(files, 'solution/');
   const workdir = toml.workdir ?? dockerfile.workdir ?? defaultWorkdir;
-  if (!workdir.startsWith('/') || workdir === '/') throw new TaskError(`${tomlPath}: workdir ${workdir}; expected an absolute path other than /`);
+  if (!workdir.startsWith('/') || workdir === '/')
+    throw new TaskError(`${tomlPath}: workdir ${workdir}; expected an absolute path other than /`);
   return {
     id,
     dir: directory,

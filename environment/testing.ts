@@ -24,7 +24,11 @@ export interface Backend {
 export async function backends(): Promise<Backend[]> {
   const docker = new Docker();
   const skip = await docker.ping().then(
-    () => ensureShellImage(docker).then(() => false as const, (error: Error) => error.message),
+    () =>
+      ensureShellImage(docker).then(
+        () => false as const,
+        (error: Error) => error.message,
+      ),
     (error: Error) => `no Docker engine answers: ${error.message}`,
   );
   return [

@@ -29,7 +29,8 @@ export class TokenRecord {
 
   /** @throws Error when the arrays' lengths differ or a log-probability is not one */
   appendAgent(turn: number, tokens: readonly number[], logprobs: readonly number[]): void {
-    if (tokens.length !== logprobs.length) throw new Error(`turn ${turn}: ${tokens.length} sampled tokens but ${logprobs.length} log-probabilities; expected equal lengths`);
+    if (tokens.length !== logprobs.length)
+      throw new Error(`turn ${turn}: ${tokens.length} sampled tokens but ${logprobs.length} log-probabilities; expected equal lengths`);
     tokens.forEach((token, index) => {
       const logprob = logprobs[index] ?? Number.NaN;
       // Rounding in the sampler may lift log 1 a little above 0.
@@ -44,7 +45,8 @@ export class TokenRecord {
   }
 
   #append(token: number, turn: number, logprob: number): void {
-    if (!Number.isInteger(token) || token < 0) throw new Error(`token ${token} at position ${this.#tokens.length}; expected an integer >= 0`);
+    if (!Number.isInteger(token) || token < 0)
+      throw new Error(`token ${token} at position ${this.#tokens.length}; expected an integer >= 0`);
     this.#tokens.push(token);
     this.#turnIds.push(turn);
     this.#logprobs.push(logprob);

@@ -6,7 +6,9 @@ import { backends, countContainers, fixture, testRunKey } from './testing.ts';
 import type { Task, Verdict } from './types.ts';
 import { parseCtrf, parseRewardJson, parseRewardText, verify } from './verifier.ts';
 
-const [sortNames, silent, slow, custom] = await Promise.all(['sort-names', 'silent-verifier', 'slow-verifier', 'custom-reward'].map(fixture)) as [Task, Task, Task, Task];
+const [sortNames, silent, slow, custom] = (await Promise.all(
+  ['sort-names', 'silent-verifier', 'slow-verifier', 'custom-reward'].map(fixture),
+)) as [Task, Task, Task, Task];
 const limits = { maxTurns: 20, maxTokensPerTurn: 60, observationTokens: 100, commandTimeoutSec: 20 };
 
 for (const backend of await backends()) {
@@ -21,12 +23,19 @@ for (const backend of await backends()) {
     const judge = (task: Task, snapshot: Awaited<ReturnType<typeof runOracle>>['snapshot']): Promise<Verdict> =>
       verify({ task, snapshot, provider, labels: { runKey: testRunKey, episodeId: snapshot.episodeId, purpose: 'verify' } });
     const verdictAfter = async (task: Task, commands: string[]): Promise<Verdict> =>
-      judge(task, (await runCommands({ ...base(task), harness: 'shell', sample: 0, seed: 0, limits, contextLength: 0, agent: 'replay', commands })).snapshot);
+      judge(
+        task,
+        (await runCommands({ ...base(task), harness: 'shell', sample: 0, seed: 0, limits, contextLength: 0, agent: 'replay', commands }))
+          .snapshot,
+      );
 
     it('passes the reference solution and fails doing nothing', async () => {
       assert.deepEqual(await judge(sortNames, (await runOracle(base(sortNames))).snapshot), {
         outcome: 'passed',
-        checks: [{ name: 'exists', passed: true }, { name: 'equal', passed: true }],
+        checks: [
+          { name: 'exists', passed: true },
+          { name: 'equal', passed: true },
+        ],
         reward: 1,
       });
       assert.equal((await verdictAfter(sortNames, [])).outcome, 'failed');
@@ -48,11 +57,28 @@ for (const backend of await backends()) {
 
     it('judges the workdir as the agent left it: removed files stay removed, empty directories exist', async () => {
       const { snapshot } = await runCommands({
-        ...base(custom), harness: 'shell', sample: 0, seed: 0, limits, contextLength: 0, agent: 'replay',
+        ...base(custom),
+        harness: 'shell',
+        sample: 0,
+        seed: 0,
+        limits,
+        contextLength: 0,
+        agent: 'replay',
         commands: ['mkdir -p "a b/c"; echo x > .hidden'],
       });
-      const task: Task = { ...custom, environment: { ...custom.environment, files: new Map([['app/old', { data: Buffer.from('o'), mode: 0o644 }]]) },
-        tests: new Map([['test.sh', { data: Buffer.from('#!/bin/bash\n[ ! -e old ] && [ -d "a b/c" ] && [ -f .hidden ] && echo 1 > /logs/verifier/reward.txt\n'), mode: 0o644 }]]) };
+      const task: Task = {
+        ...custom,
+        environment: { ...custom.environment, files: new Map([['app/old', { data: Buffer.from('o'), mode: 0o644 }]]) },
+        tests: new Map([
+          [
+            'test.sh',
+            {
+              data: Buffer.from('#!/bin/bash\n[ ! -e old ] && [ -d "a b/c" ] && [ -f .hidden ] && echo 1 > /logs/verifier/reward.txt\n'),
+              mode: 0o644,
+            },
+          ],
+        ]),
+      };
       assert.equal((await judge(task, snapshot)).outcome, 'passed');
     });
 
@@ -71,7 +97,14 @@ for (const backend of await backends()) {
 
     it('reads reward.json before reward.txt and gives the verifier its variables', async () => {
       const verdict = await verdictAfter(custom, ['echo 0 > reward.txt; echo \'{"speed": 1, "size": 0.5}\' > reward.json']);
-      assert.deepEqual(verdict, { outcome: 'failed', checks: [{ name: 'speed', passed: true }, { name: 'size', passed: false }], reward: 0.5 });
+      assert.deepEqual(verdict, {
+        outcome: 'failed',
+        checks: [
+          { name: 'speed', passed: true },
+          { name: 'size', passed: false },
+        ],
+        reward: 0.5,
+      });
       assert.equal((await verdictAfter(custom, ['touch want-env'])).outcome, 'passed');
     });
   });
@@ -79,24 +112,46 @@ for (const backend of await backends()) {
 
 describe('reward files', () => {
   it('reward.txt is what Python’s float() takes, if finite', () => {
-    for (const [text, value] of [['1', 1], [' 0.5\n', 0.5], ['1e0', 1], ['1.', 1], ['.5', 0.5], ['-1', -1], ['1_0', 10]] as const) {
+    for (const [text, value] of [
+      ['1', 1],
+      [' 0.5\n', 0.5],
+      ['1e0', 1],
+      ['1.', 1],
+      ['.5', 0.5],
+      ['-1', -1],
+      ['1_0', 10],
+    ] as const) {
       assert.equal(parseRewardText(text).get('reward'), value, text);
     }
-    for (const text of ['', 'nan', 'inf', '-Infinity', '1e999', '0x1', 'one', '1 2', '1__0']) assert.throws(() => parseRewardText(text), /reward\.txt is/, text);
+    for (const text of ['', 'nan', 'inf', '-Infinity', '1e999', '0x1', 'one', '1 2', '1__0'])
+      assert.throws(() => parseRewardText(text), /reward\.txt is/, text);
   });
 
   it('reward.json is an object of numbers', () => {
-    assert.deepEqual([...parseRewardJson('{"reward": 1, "fast": true}')], [['reward', 1], ['fast', 1]]);
-    for (const text of ['1', '[1]', 'null', '{"reward": "1"}', '{"reward": null}', '{"a": {"b": 1}}', '{', '{}']) assert.throws(() => parseRewardJson(text), /reward\.json/, text);
+    assert.deepEqual(
+      [...parseRewardJson('{"reward": 1, "fast": true}')],
+      [
+        ['reward', 1],
+        ['fast', 1],
+      ],
+    );
+    for (const text of ['1', '[1]', 'null', '{"reward": "1"}', '{"reward": null}', '{"a": {"b": 1}}', '{', '{}'])
+      assert.throws(() => parseRewardJson(text), /reward\.json/, text);
   });
 
   it('CTRF: skipped tests are left out, equal names told apart, broken files ignored', () => {
-    const tests = [['a', 'passed'], ['a', 'failed'], ['b', 'skipped'], ['c', 'other']].map(([name, status]) => ({ name, status }));
+    const tests = [
+      ['a', 'passed'],
+      ['a', 'failed'],
+      ['b', 'skipped'],
+      ['c', 'other'],
+    ].map(([name, status]) => ({ name, status }));
     assert.deepEqual(parseCtrf(JSON.stringify({ results: { tests } })), [
       { name: 'a', passed: true },
       { name: 'a #2', passed: false },
       { name: 'c', passed: false },
     ]);
-    for (const text of ['', '{}', 'null', '{"results":{"tests":[{"name":1}]}}', '{"results":{"tests":[]}}']) assert.equal(parseCtrf(text), undefined, text);
+    for (const text of ['', '{}', 'null', '{"results":{"tests":[{"name":1}]}}', '{"results":{"tests":[]}}'])
+      assert.equal(parseCtrf(text), undefined, text);
   });
 });

@@ -41,8 +41,13 @@ export async function verify(options: VerifyOptions): Promise<Verdict> {
   const sandbox = await provider.start(task, labels, signal);
   try {
     await prepare(sandbox, task, snapshot, signal);
-    const run = await sandbox.exec(testCommand, { timeoutSec: task.verifierTimeoutSec, env: task.verifierEnv, ...(signal ? { signal } : {}) });
-    if (run.timedOut) throw new VerifierFault('VerifierTimeoutError', `tests/test.sh of ${task.id} ran longer than ${task.verifierTimeoutSec} s`);
+    const run = await sandbox.exec(testCommand, {
+      timeoutSec: task.verifierTimeoutSec,
+      env: task.verifierEnv,
+      ...(signal ? { signal } : {}),
+    });
+    if (run.timedOut)
+      throw new VerifierFault('VerifierTimeoutError', `tests/test.sh of ${task.id} ran longer than ${task.verifierTimeoutSec} s`);
     const rewards = await readRewards(sandbox, task);
     const reward = strictReward(rewards);
     return {
@@ -61,7 +66,10 @@ export async function verify(options: VerifyOptions): Promise<Verdict> {
 async function prepare(sandbox: Sandbox, task: Task, snapshot: WorkspaceSnapshot, signal?: AbortSignal): Promise<void> {
   const empty = async (command: string): Promise<void> => {
     const result = await sandbox.exec(command, { timeoutSec: prepareTimeoutSec, ...(signal ? { signal } : {}) });
-    if (result.exitCode !== 0) throw new InfrastructureError(`${task.id}: the verifier's sandbox could not be prepared: ${command} exited with ${result.exitCode}: ${result.stderr.trim()}`);
+    if (result.exitCode !== 0)
+      throw new InfrastructureError(
+        `${task.id}: the verifier's sandbox could not be prepared: ${command} exited with ${result.exitCode}: ${result.stderr.trim()}`,
+      );
   };
   const directories = (snapshot.emptyDirectories ?? []).map(quote).join(' ');
   await empty('rm -rf ./* ./.[!.]* ./..?*');
@@ -84,7 +92,10 @@ async function readRewards(sandbox: Sandbox, task: Task): Promise<Map<string, nu
   }
   const log = await sandbox.readFile(`${logs}/test-stdout.txt`);
   const tail = log === undefined ? '' : Buffer.from(log).toString('utf8').trim().slice(-300);
-  throw new VerifierFault('RewardFileNotFoundError', `the tests of ${task.id} wrote neither reward.json nor reward.txt in ${logs}; end of their output: ${tail}`);
+  throw new VerifierFault(
+    'RewardFileNotFoundError',
+    `the tests of ${task.id} wrote neither reward.json nor reward.txt in ${logs}; end of their output: ${tail}`,
+  );
 }
 
 /** Harbor: an object of name → number; JSON booleans count as 0 and 1. */
@@ -95,10 +106,12 @@ export function parseRewardJson(text: string): Map<string, number> {
   } catch (error) {
     throw parseFault(`reward.json is not JSON: ${(error as Error).message}`);
   }
-  if (typeof value !== 'object' || value === null || Array.isArray(value)) throw parseFault(`reward.json is ${text.trim().slice(0, 60)}; expected an object of numbers`);
+  if (typeof value !== 'object' || value === null || Array.isArray(value))
+    throw parseFault(`reward.json is ${text.trim().slice(0, 60)}; expected an object of numbers`);
   const rewards = new Map<string, number>();
   for (const [name, reward] of Object.entries(value)) {
-    if (typeof reward !== 'number' && typeof reward !== 'boolean') throw parseFault(`reward.json: ${name} is ${JSON.stringify(reward)}; expected a number`);
+    if (typeof reward !== 'number' && typeof reward !== 'boolean')
+      throw parseFault(`reward.json: ${name} is ${JSON.stringify(reward)}; expected a number`);
     rewards.set(name, Number(reward));
   }
   // Harbor takes {} for "no rewards"; without a number there is no verdict.
@@ -109,7 +122,8 @@ export function parseRewardJson(text: string): Map<string, number> {
 /** Harbor: the whole file through Python's float(); NaN and infinities are errors. */
 export function parseRewardText(text: string): Map<string, number> {
   const trimmed = text.trim();
-  if (!/^[+-]?(\d+(_\d+)*\.?(\d+(_\d+)*)?|\.\d+(_\d+)*)([eE][+-]?\d+)?$/.test(trimmed)) throw parseFault(`reward.txt is ${JSON.stringify(trimmed.slice(0, 60))}; expected one number`);
+  if (!/^[+-]?(\d+(_\d+)*\.?(\d+(_\d+)*)?|\.\d+(_\d+)*)([eE][+-]?\d+)?$/.test(trimmed))
+    throw parseFault(`reward.txt is ${JSON.stringify(trimmed.slice(0, 60))}; expected one number`);
   const value = Number(trimmed.replaceAll('_', ''));
   if (!Number.isFinite(value)) throw parseFault(`reward.txt is ${trimmed.slice(0, 60)}; expected a finite number`);
   return new Map([['reward', value]]);
