@@ -5,10 +5,8 @@
 import { spawn } from 'node:child_process';
 import type { ChildProcess } from 'node:child_process';
 import { once } from 'node:events';
-import { mkdtemp, rm } from 'node:fs/promises';
 import { createServer } from 'node:net';
 import type { AddressInfo } from 'node:net';
-import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
@@ -26,44 +24,30 @@ export class TemporalServer {
   readonly client: Client;
   readonly connection: NativeConnection;
   readonly #child: ChildProcess;
-  readonly #folder: string;
 
-  private constructor(address: string, client: Client, connection: NativeConnection, child: ChildProcess, folder: string) {
+  private constructor(address: string, client: Client, connection: NativeConnection, child: ChildProcess) {
     this.address = address;
     this.client = client;
     this.connection = connection;
     this.#child = child;
-    this.#folder = folder;
   }
 
-  /** Starts a dev server on a free port with its database in a temporary folder, and waits until it answers. */
+  /** Starts a dev server on a free port and waits until it answers. Its database is in memory, which spares a third of the time. */
   static async start(): Promise<TemporalServer> {
     quietRuntime();
-    const folder = await mkdtemp(path.join(tmpdir(), 'terminal-rsi-temporal-'));
     const port = await freePort();
     const address = `127.0.0.1:${port}`;
     const attributes = Object.entries(SEARCH_ATTRIBUTES).flatMap(([name, type]) => ['--search-attribute', `${name}=${type}`]);
     const child = spawn(
       path.join(repoRoot, '.cache/tools/temporal'),
-      [
-        'server',
-        'start-dev',
-        '--headless',
-        '--ip',
-        '127.0.0.1',
-        '--port',
-        String(port),
-        '--db-filename',
-        path.join(folder, 'temporal.db'),
-        ...attributes,
-      ],
+      ['server', 'start-dev', '--headless', '--ip', '127.0.0.1', '--port', String(port), ...attributes],
       { stdio: 'ignore' },
     );
     for (let tries = 0; ; tries++) {
       try {
         const client = new Client({ connection: await Connection.connect({ address, connectTimeout: '2s' }) });
         await client.workflowService.describeNamespace({ namespace: 'default' });
-        return new TemporalServer(address, client, await NativeConnection.connect({ address }), child, folder);
+        return new TemporalServer(address, client, await NativeConnection.connect({ address }), child);
       } catch (error) {
         if (tries === 150 || child.exitCode !== null)
           throw new Error(`the Temporal dev server did not come up at ${address}`, { cause: error });
@@ -89,7 +73,6 @@ export class TemporalServer {
       this.#child.kill('SIGTERM');
       await once(this.#child, 'exit');
     }
-    await rm(this.#folder, { recursive: true, force: true });
   }
 }
 
