@@ -17,7 +17,7 @@ before(async () => {
 });
 after(async () => {
   try {
-    assert.ok((await replayAll(server)) > 30);
+    assert.ok((await replayAll(server)) > 0, 'no history was replayed');
   } finally {
     await server.stop();
   }
