@@ -94,7 +94,11 @@ export default tseslint.config(
       'temporal/workflow-search-attributes-upsert-shape': 'off',
       // Takes setHandler for a promise; @typescript-eslint/no-floating-promises knows the types and covers workflows too.
       'temporal/workflow-no-floating-promises': 'off',
-      ...boundary(['workflows'], 'workflows/ imports only workflows/ and types: it runs in the deterministic sandbox.', { types: true }),
+      ...boundary(
+        ['workflows', 'method'],
+        'workflows/ imports only workflows/, method/ (pure) and types: it runs in the deterministic sandbox.',
+        { types: true },
+      ),
     },
   },
 );

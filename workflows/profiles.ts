@@ -149,7 +149,7 @@ function fieldErrors(issue: z.core.$ZodIssue, merged: unknown): FieldError[] {
       expected: `no such field; the nearest known one is ${[...path, nearest(key, known)].join('.')}`,
     }));
   }
-  const expected = issue.code === 'custom' ? issue.message.replace(/^expected /, '') : describe(schemaAt(path));
+  const expected = issue.code === 'custom' ? issue.message.replace(/^expected /, '') : accepted(schemaAt(path));
   return [{ path: path.join('.') || 'input', value: at(merged, path), expected }];
 }
 
@@ -171,11 +171,11 @@ function schemaAt(path: readonly string[]): JsonObject {
 }
 
 /** What a JSON Schema node accepts, in words. */
-function describe(schema: JsonObject): string {
+export function accepted(schema: JsonObject): string {
   const options = schema['enum'];
   if (Array.isArray(options)) return oneOf(options.map(String));
   if (schema['type'] === 'array')
-    return `a non-empty list, each entry ${describe((schema['items'] as JsonObject | undefined) ?? {})}`.replace(
+    return `a non-empty list, each entry ${accepted((schema['items'] as JsonObject | undefined) ?? {})}`.replace(
       'a non-empty list',
       schema['minItems'] ? 'a non-empty list' : 'a list',
     );
@@ -190,7 +190,7 @@ function describe(schema: JsonObject): string {
   // zod writes the largest safe integer where the schema sets no maximum.
   const high = schema['maximum'] === Number.MAX_SAFE_INTEGER ? undefined : bound('maximum');
   if (low !== undefined && high !== undefined) return `${noun} between ${low} and ${high}`;
-  if (above !== undefined) return `${noun} above ${above}`;
+  if (above !== undefined) return `${noun} above ${above}${high === undefined ? '' : ` and at most ${high}`}`;
   if (low !== undefined) return `${noun} of at least ${low}`;
   return noun;
 }

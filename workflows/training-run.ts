@@ -8,8 +8,6 @@
  *  I3 A stage that is not adopted leaves the policy as it was.
  */
 import { ApplicationFailure, allHandlersFinished, condition, isCancellation, workflowInfo } from '@temporalio/workflow';
-// Pure mathematics, safe in the sandbox; the rule of adoption has its one place there.
-// eslint-disable-next-line @typescript-eslint/no-restricted-imports
 import { decideAdoption } from '../method/evaluation.ts';
 import type { AdoptionScore } from '../method/evaluation.ts';
 import type { ArtifactRef } from '../records/types.ts';
