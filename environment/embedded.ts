@@ -92,18 +92,23 @@ class EmbeddedSandbox implements Sandbox {
   async exec(command: string, options: ExecOptions): Promise<ExecResult> {
     options.signal?.throwIfAborted();
     const milliseconds = Math.min(options.timeoutSec * 1000, 2 ** 31 - 1);
+    // just-bash leaves the timer of a `sleep` running that outlasts its command; it would keep the process alive.
+    const sleeping = new Set<NodeJS.Timeout>();
+    const sleep = (duration: number): Promise<void> => new Promise((resolve) => sleeping.add(setTimeout(resolve, duration)));
     // A shell per command: its time limit is part of the shell, and it also stops loops that never yield to timers.
     const bash = new Bash({
       fs: this.#fs,
       cwd: options.cwd ?? this.#workdir,
       env: { ...this.#env, ...options.env },
       defenseInDepth: false,
+      sleep,
       executionLimits: { ...limits, maxExecutionTimeMs: Math.max(1, Math.ceil(milliseconds)) },
     });
     const started = performance.now();
     const result = await bash
       .exec(command, { rawScript: true, ...(options.signal ? { signal: options.signal } : {}) })
-      .catch(missingParent);
+      .catch(missingParent)
+      .finally(() => sleeping.forEach((timer) => clearTimeout(timer)));
     options.signal?.throwIfAborted();
     const timedOut = result.exitCode === 124 && performance.now() - started >= milliseconds;
     return {
