@@ -41,7 +41,7 @@ export async function getFiles(container: Docker.Container, source: string, limi
   const files: FileTree = new Map();
   let total = 0;
   const reader = extract();
-  archive.on('error', (error) => reader.destroy(error));
+  archive.on('error', (error: Error) => reader.destroy(error));
   archive.pipe(reader);
   for await (const entry of reader) {
     const { name, type, size = 0, mode = 0o644 } = entry.header;

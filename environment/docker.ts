@@ -93,7 +93,7 @@ export class DockerProvider implements SandboxProvider {
   }
 
   async close(): Promise<void> {
-    await Promise.all([...this.#live.values()].map((sandbox) => sandbox?.close()));
+    await Promise.all([...this.#live.values()].map((sandbox) => sandbox?.close() ?? Promise.resolve()));
   }
 
   /** Held by this provider, or by another process of this machine that is alive. */
@@ -160,7 +160,7 @@ export class DockerProvider implements SandboxProvider {
   async #pull(name: string): Promise<void> {
     if (await hasImage(this.#docker, name)) return;
     try {
-      await finished(this.#docker, (await this.#docker.pull(/[:@]/.test(name) ? name : `${name}:latest`)) as NodeJS.ReadableStream);
+      await finished(this.#docker, await this.#docker.pull(/[:@]/.test(name) ? name : `${name}:latest`));
     } catch (error) {
       throw new UserError(
         `the image ${name} is not on this machine and cannot be pulled: ${(error as Error).message}. Load it with docker load or docker build, or use the tasks that start FROM ${SHELL_IMAGE}`,

@@ -70,7 +70,7 @@ interface CopyTarget {
   readonly context: FileTree;
   readonly files: FileTree;
   readonly workdir: string;
-  refuse(reason: string): never;
+  readonly refuse: (reason: string) => never;
 }
 
 function copy(rest: string, expand: (value: string) => string, target: CopyTarget): void {
@@ -140,7 +140,7 @@ function envPairs(rest: string): [string, string][] {
 function jsonWords(text: string, refuse: (reason: string) => never): string[] {
   try {
     const words: unknown = JSON.parse(text);
-    if (Array.isArray(words) && words.every((word) => typeof word === 'string')) return words as string[];
+    if (Array.isArray(words) && words.every((word) => typeof word === 'string')) return words;
   } catch {
     // falls through to the refusal below
   }

@@ -8,7 +8,7 @@ import { chmod, copyFile, mkdir, mkdtemp, readdir, rm, symlink, writeFile } from
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
-import Docker from 'dockerode';
+import type Docker from 'dockerode';
 import { pack } from 'tar-stream';
 import { UserError } from './errors.ts';
 
