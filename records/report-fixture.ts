@@ -2,6 +2,9 @@
  * A small run for tests: made-up verdicts, and everything else computed from them by the real code (evaluation, audit,
  * artifact store), so that the fixture cannot disagree with the formulas.
  */
+import { mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import path from 'node:path';
 import type { CheckResult, EpisodeRecord, EpisodeVerdict, Tier } from '../environment/types.ts';
 import { deriveSeed, Random } from '../method/seeds.ts';
 import type { PpoMetrics } from '../policy/types.ts';
@@ -10,6 +13,7 @@ import { profiles } from '../workflows/profiles.ts';
 import type { ArtifactStore } from './artifacts.ts';
 import type { Calibration } from './calibration.ts';
 import { buildEvaluation } from './evaluation.ts';
+import type { ArtifactRef } from './types.ts';
 
 const TIERS: readonly Tier[] = ['easy', 'medium', 'hard', 'extreme'];
 const CHECKS = ['exists', 'content', 'format'];
@@ -106,7 +110,6 @@ export async function fixtureChunk(
 export async function fixtureReportInput(store: ArtifactStore): Promise<ReportInput> {
   const suites = fixtureSuites();
   const calibration = fixtureCalibration(suites);
-  const policy = await store.putBytes('policy', Buffer.from('a policy'));
   const stages: StageResult[] = [];
   for (const [i, name] of ['Base', 'RSR-1', 'RPR-1', 'RSR-2', 'RPR-2'].entries()) {
     const skill = [0.3, 0.5, 0.65, 0.8, 0.78][i] ?? 0;
@@ -119,7 +122,7 @@ export async function fixtureReportInput(store: ArtifactStore): Promise<ReportIn
       ...{
         name,
         kind,
-        policy,
+        policy: await fixturePolicy(store, name),
         chunks,
         evaluation: result,
         adopted: name !== 'RPR-2',
@@ -157,6 +160,17 @@ export async function fixtureReportInput(store: ArtifactStore): Promise<ReportIn
     calibration: await store.putJson('calibration', calibration),
     wallSeconds: 421.3,
   };
+}
+
+/** A directory artifact whose configuration names the stage. */
+async function fixturePolicy(store: ArtifactStore, stage: string): Promise<ArtifactRef> {
+  const directory = await mkdtemp(path.join(tmpdir(), 'policy-'));
+  try {
+    await writeFile(path.join(directory, 'config.json'), JSON.stringify({ stage }));
+    return await store.putDirectory('policy', directory);
+  } finally {
+    await rm(directory, { recursive: true });
+  }
 }
 
 function ppoMetrics(k: number, stage: number): PpoMetrics {

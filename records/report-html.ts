@@ -232,7 +232,8 @@ const cut = (text: string): string =>
 function episodes(samples: readonly SampleEpisode[]): Html {
   if (samples.length === 0) return html`<p>The run has no training episodes.</p>`;
   return html`<p class="note">
-      A success and a failure from the last rollouts of each training stage. An RSR stage's rollouts are made by the policy before it.
+      A success and a failure from the last rollouts of each training stage. An RSR stage's rollouts are made by the policy before it: those
+      of RSR-1 are Base's, which has none of its own.
     </p>
     ${samples.map(({ stage, outcome, episode, verdict }) => {
       const passed = verdict.checks.filter((check) => check.passed).length;

@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict';
-import { mkdtemp, readFile, rm } from 'node:fs/promises';
+import { mkdtemp, readdir, readFile, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { after, before, describe, it } from 'node:test';
@@ -125,6 +125,14 @@ describe('report', () => {
     assert.deepEqual(written.stages.map(({ name, adopted }) => [name, adopted]).at(-1), ['RPR-2', false]);
     assert.equal(written.stages[0]?.suites[0]?.repeats.length, 3);
     assert.equal(written.rewardAudit?.spr.failedAtLeastOne, 0);
+  });
+
+  it('puts the policy that the run ended with beside them: that of the last adopted stage', async () => {
+    await writeReport({ store, dataDirectory: data, input });
+    const again = await writeReport({ store, dataDirectory: data, input });
+    const policy = path.join(data, again.directory, 'policy');
+    assert.deepEqual(await readdir(policy), ['config.json']);
+    assert.deepEqual(JSON.parse(await readFile(path.join(policy, 'config.json'), 'utf8')), { stage: 'RSR-2' });
   });
 
   it('is one page that loads nothing, with every section, and writing it again gives the same result', async () => {

@@ -1,8 +1,8 @@
 /**
- * Writes a run's report: `<data>/runs/<runKey>/report/report.html` for people and `result.json` beside it for machines, and
- * points `<data>/latest` at it. Everything shown comes from the input and from artifacts, so a report can be made again later.
+ * Writes a run's report: `<data>/runs/<runKey>/report/report.html` for people, `result.json` beside it for machines, and
+ * `policy/`, the policy that the run ended with in Hugging Face layout; and points `<data>/latest` at it. Everything shown comes from the input and from artifacts, so a report can be made again later.
  */
-import { mkdir, readFile, rename, rm, symlink, writeFile } from 'node:fs/promises';
+import { cp, mkdir, readFile, rename, rm, symlink, writeFile } from 'node:fs/promises';
 import path from 'node:path';
 import type { ReportInput, ReportResult } from '../workflows/contract.ts';
 import type { ArtifactStore } from './artifacts.ts';
@@ -37,6 +37,8 @@ export async function writeReport({ store, dataDirectory, input, versions = {} }
   await mkdir(absolute, { recursive: true });
   await replaceFile(path.join(absolute, 'result.json'), `${JSON.stringify(result, null, 2)}\n`);
   await replaceFile(path.join(absolute, 'report.html'), page);
+  const final = input.stages.findLast(({ adopted }) => adopted);
+  if (final) await replaceDirectory(path.join(absolute, 'policy'), await store.directory(final.policy));
   await pointLatest(dataDirectory, directory);
   return { directory, result: await store.putJson('result', result) };
 }
@@ -45,6 +47,15 @@ async function replaceFile(file: string, text: string): Promise<void> {
   const temporary = `${file}.${process.pid}.tmp`;
   await writeFile(temporary, text);
   await rename(temporary, file);
+}
+
+/** A copy and not a link: it can be moved and changed without harm to the artifact store. */
+async function replaceDirectory(target: string, source: string): Promise<void> {
+  const temporary = `${target}.${process.pid}.tmp`;
+  await rm(temporary, { recursive: true, force: true });
+  await cp(source, temporary, { recursive: true });
+  await rm(target, { recursive: true, force: true });
+  await rename(temporary, target);
 }
 
 /** `latest` is a symbolic link to the report's folder, or a text file with its path where links are not allowed. */

@@ -16,9 +16,6 @@ const progress = (over: Partial<RunProgress>): RunProgress => ({
     status: 'running',
     stage: 'RSR-1',
     activity: 'rollout',
-    episodesDone: 0,
-    episodesTotal: 0,
-    successes: 0,
   },
   ...{ startedAt: started, stages: [], plannedStages: ['Base', 'RSR-1', 'RPR-1'] },
   ...over,
@@ -52,7 +49,7 @@ it('estimates the time left from finished and planned stages', () => {
 it('says what is going on in one line', () => {
   const line = statusLine(
     state(
-      { episodesDone: 30, episodesTotal: 120, successes: 12, loss: 9 },
+      { count: { unit: 'episodes', done: 30, total: 120, passed: 12 }, loss: 9 },
       { activities: [{ type: 'fineTuneActor', attempt: 2, step: 5, totalSteps: 40, loss: 1.23456, lastFailure: 'trainer died' }] },
     ),
   );
@@ -62,10 +59,30 @@ it('says what is going on in one line', () => {
   );
 });
 
-it('never writes a line wider than the terminal, and shows finished stages as a table', () => {
-  const lines = liveLines(state({ activity: 'x'.repeat(300), stages: [finished('Base')], episodesTotal: 4 }), 80).map(
-    stripVTControlCharacters,
+it('counts each activity in its own unit, with a success rate for episodes alone', () => {
+  const line = (over: Partial<RunProgress>): string => statusLine(state(over));
+  assert.equal(line({ count: { unit: 'episodes', done: 0, total: 8, passed: 0 } }), 'RSR-1 · rollout · episodes 0/8');
+  assert.equal(
+    line({ activity: 'rewrite', count: { unit: 'task groups', done: 1, total: 2, kept: 119 } }),
+    'RSR-1 · rewrite · task groups 1/2 · 119 kept',
   );
+  assert.equal(
+    line({ stage: 'RPR-1', activity: 'PPO', count: { unit: 'iterations', done: 2, total: 5 }, loss: 0.5 }),
+    'RPR-1 · PPO · iterations 2/5 · loss 0.500',
+  );
+});
+
+it('fills the bar with the steps of the iteration or of the epochs that are being trained', () => {
+  const activities = [{ type: 'jointPpo', attempt: 1, step: 5, totalSteps: 10 }];
+  const full = (over: Partial<RunProgress>): number => (liveLines(state(over, { activities }), 100)[1] ?? '').split('█').length - 1;
+  // Of 24 places: two of four iterations and half of the third; half of the steps of all epochs.
+  assert.equal(full({ count: { unit: 'iterations', done: 2, total: 4 } }), 15);
+  assert.equal(full({ count: { unit: 'epochs', done: 0, total: 4 } }), 12);
+  assert.equal(full({}), 12);
+});
+
+it('never writes a line wider than the terminal, and shows finished stages as a table', () => {
+  const lines = liveLines(state({ activity: 'x'.repeat(300), stages: [finished('Base')] }), 80).map(stripVTControlCharacters);
   assert.match(lines[0] ?? '', /quick run {2}stage 2 of 3 {2}1:00 elapsed/);
   assert.ok((lines[1] ?? '').length <= 80);
   assert.ok(lines.some((line) => line.includes('four-suite mean')));
@@ -75,7 +92,7 @@ it('redraws in place on a terminal and keeps logged lines above', () => {
   const { stream, text } = recorder(true);
   const table = new LiveTable(stream);
   table.update(state({}));
-  table.update(state({ episodesDone: 1, episodesTotal: 2 }));
+  table.update(state({ count: { unit: 'episodes', done: 1, total: 2, passed: 0 } }));
   assert.ok(text().includes('\u001b[2A\u001b[0J'));
   table.log('a warning');
   assert.match(stripVTControlCharacters(text()), /a warning\n.*quick run/s);

@@ -5,6 +5,7 @@
 import pc from 'picocolors';
 import { terminalTable } from '../records/table.ts';
 import type { RunProgress } from '../workflows/contract.ts';
+import { countTexts } from '../workflows/details.ts';
 
 /** A pending activity of the run, as the server describes it. */
 export interface LiveActivity {
@@ -54,7 +55,17 @@ function bar(share: number, width: number): string {
   return `${'█'.repeat(full)}${'░'.repeat(width - full)}`;
 }
 
-/** One line: stage, activity, episodes, success, loss, attempts. */
+/** How far the current activity is, in [0, 1]. A PPO iteration that is training counts by its steps. */
+function share({ progress: { count }, activities }: LiveState): number {
+  const training = activities.find((activity) => activity.step !== undefined);
+  const steps = training?.step === undefined || !training.totalSteps ? 0 : training.step / training.totalSteps;
+  if (!count) return steps;
+  if (count.total === 0) return 0;
+  if (count.unit === 'epochs') return Math.max(steps, count.done / count.total);
+  return (count.done + (count.unit === 'iterations' ? steps : 0)) / count.total;
+}
+
+/** One line: stage, activity, its counts, training step, loss, attempts. */
 export function statusLine(state: LiveState): string {
   const { progress } = state;
   const training = state.activities.find((activity) => activity.step !== undefined);
@@ -62,8 +73,7 @@ export function statusLine(state: LiveState): string {
   const failing = state.activities.find((activity) => activity.attempt > 1);
   return [
     `${progress.stage} · ${progress.activity}`,
-    ...(progress.episodesTotal > 0 ? [`episodes ${progress.episodesDone}/${progress.episodesTotal}`] : []),
-    ...(progress.episodesDone > 0 ? [`success ${((100 * progress.successes) / progress.episodesDone).toFixed(0)} %`] : []),
+    ...(progress.count ? countTexts(progress.count) : []),
     ...(training?.step !== undefined ? [`step ${training.step}${training.totalSteps === undefined ? '' : `/${training.totalSteps}`}`] : []),
     ...(loss !== undefined ? [`loss ${loss.toFixed(3)}`] : []),
     ...(failing
@@ -87,7 +97,6 @@ export function liveLines(state: LiveState, columns: number): string[] {
     'waiting-for-approval': pc.yellow('waiting for the update `approveStage`'),
     finished: 'finished',
   };
-  const share = progress.episodesTotal > 0 ? progress.episodesDone / progress.episodesTotal : 0;
   const head = [
     pc.bold(`${progress.profile} run`),
     `stage ${stageNumber} of ${planned}`,
@@ -97,7 +106,7 @@ export function liveLines(state: LiveState, columns: number): string[] {
   ].join('  ');
   const room = Math.max(20, columns - 1);
   const line = statusLine(state);
-  const lines = [head, `${pc.cyan(bar(share, 24))}  ${line.length > room - 26 ? `${line.slice(0, room - 27)}…` : line}`];
+  const lines = [head, `${pc.cyan(bar(share(state), 24))}  ${line.length > room - 26 ? `${line.slice(0, room - 27)}…` : line}`];
   if (progress.stages.length > 0) lines.push(...terminalTable(progress.stages).split('\n'));
   return lines;
 }

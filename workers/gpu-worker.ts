@@ -27,6 +27,8 @@ try {
       taskQueue: GPU_TASK_QUEUE,
       activities: createGpuActivities(gpuDependencies(trainer)),
       maxConcurrentActivityTaskExecutions: 1,
+      // Step and loss in the live table come from heartbeats; the SDK would send one every 24 s. One slot costs the server little.
+      maxHeartbeatThrottleInterval: '2s',
       // The checkpoint starts at once; the process stays until it is written.
       shutdownGraceTime: 0,
       shutdownForceTime: '9s',

@@ -331,9 +331,9 @@ export interface RunProgress {
   readonly status: 'starting' | 'running' | 'paused' | 'waiting-for-approval' | 'finished';
   readonly stage: StageName;
   readonly activity: string;
-  readonly episodesDone: number;
-  readonly episodesTotal: number;
-  readonly successes: number;
+  /** How far `activity` is; absent while that is not known. */
+  readonly count?: ProgressCount;
+  /** Of the last training activity of the stage that has ended. */
   readonly loss?: number;
   /** Milliseconds since the epoch (workflow time). */
   readonly startedAt: number;
@@ -348,15 +348,18 @@ export interface RunProgress {
   readonly plannedStages: readonly StageName[];
 }
 
-/** Sent by child workflows to the training run after every chunk and training activity. */
+/** Sent by child workflows to the training run when an activity begins, after chunks, and after training activities. */
 export interface ProgressSignal {
   readonly stage: StageName;
   readonly activity: string;
-  readonly episodesDone: number;
-  readonly episodesTotal: number;
-  readonly successes: number;
+  readonly count?: ProgressCount;
   readonly loss?: number;
 }
+/** Each activity counts in its own unit; only episodes pass or fail. */
+export type ProgressCount =
+  | { readonly unit: 'episodes'; readonly done: number; readonly total: number; readonly passed: number }
+  | { readonly unit: 'task groups'; readonly done: number; readonly total: number; readonly kept: number }
+  | { readonly unit: 'epochs' | 'iterations'; readonly done: number; readonly total: number };
 
 export interface PrepareRunInput {
   readonly runKey: string;

@@ -37,6 +37,10 @@ export async function episodeBatch(input: EpisodeBatchInput): Promise<EpisodeBat
   const signalEvery = Math.ceil(plan.length / SIGNALS_PER_BATCH);
   let next = first;
   let finished = first;
+  const tell = async (): Promise<void> => {
+    const { episodes: done, passed } = totals(results);
+    await reportProgress(root, { stage: key.stage, activity: key.purpose, count: { unit: 'episodes', done, total, passed } });
+  };
 
   const runChunk = async (chunk: number): Promise<void> => {
     const episodes = plan[chunk] ?? [];
@@ -51,16 +55,7 @@ export async function episodeBatch(input: EpisodeBatchInput): Promise<EpisodeBat
     ]);
     results[chunk] = { rollout: rolled, verify: verdicts };
     finished++;
-    if (finished % signalEvery === 0 || finished === plan.length) {
-      const done = totals(results);
-      await reportProgress(root, {
-        stage: key.stage,
-        activity: key.purpose,
-        episodesDone: done.episodes,
-        episodesTotal: total,
-        successes: done.passed,
-      });
-    }
+    if (finished % signalEvery === 0 || finished === plan.length) await tell();
   };
   const lane = async (): Promise<void> => {
     while (next < plan.length && next - first < CHUNKS_PER_EXECUTION && !workflowInfo().continueAsNewSuggested) {
@@ -71,6 +66,7 @@ export async function episodeBatch(input: EpisodeBatchInput): Promise<EpisodeBat
     }
   };
 
+  if (first === 0) await tell();
   await Promise.all(Array.from({ length: settings.chunksInFlight }, lane));
   if (next < plan.length) {
     return await continueAsNew<typeof episodeBatch>({ ...input, resume: { chunks: results, paused: gate.paused } });

@@ -7,7 +7,16 @@ import { ActivityFailure, ApplicationFailure, workflowInfo } from '@temporalio/w
 import { jointPpo, reward, warmUpCritic } from './activity-options.ts';
 import type { ArtifactRef } from '../records/types.ts';
 import type { PpoMetrics } from '../policy/types.ts';
-import type { ChunkResult, EpisodeBatchResult, PpoResult, RewardResult, RprStageInput, TaskListing, TrainedStage } from './contract.ts';
+import type {
+  ChunkResult,
+  EpisodeBatchResult,
+  PpoResult,
+  ProgressCount,
+  RewardResult,
+  RprStageInput,
+  TaskListing,
+  TrainedStage,
+} from './contract.ts';
 import { PauseGate, reportProgress } from './control.ts';
 import { episodeBatch } from './episodes.ts';
 import { inRound } from './profiles.ts';
@@ -50,20 +59,14 @@ export async function rprStage(input: RprStageInput): Promise<TrainedStage> {
       { key, chunks: batch.chunks, familyChunks, calibration, reward: rewardName, settings: config.reward },
     ]);
   };
-  const told = async (activity: string, done: number, loss: number | undefined): Promise<void> => {
-    const last = batches.at(-1);
-    await reportProgress(root, {
-      stage,
-      activity,
-      episodesDone: done,
-      episodesTotal: iterations,
-      successes: last?.passed ?? 0,
-      ...(loss === undefined ? {} : { loss }),
-    });
+  const tell = async (activity: string, count?: ProgressCount, loss?: number): Promise<void> => {
+    await reportProgress(root, { stage, activity, ...(count ? { count } : {}), ...(loss === undefined ? {} : { loss }) });
   };
+  const tellPpo = (done: number, loss?: number): Promise<void> => tell('PPO', { unit: 'iterations', done, total: iterations }, loss);
 
   const warmUpBatch = await rewardedBatch('warm-up', 0, start);
   await gate.open();
+  await tell('critic warm-up');
   const warm = await warmUpCritic.executeWithOptions({ summary: `${stage} · critic warm-up, four value-only epochs` }, [
     {
       key: { runKey, stage, purpose: 'warm-up' },
@@ -75,7 +78,9 @@ export async function rprStage(input: RprStageInput): Promise<TrainedStage> {
       learningRate: criticLearningRate,
     },
   ]);
-  await told('critic warm-up', 0, warm.metrics.epochs.at(-1)?.valueLoss);
+  const warmUpEpochs = warm.metrics.epochs.length;
+  const warmUpCount = { unit: 'epochs', done: warmUpEpochs, total: warmUpEpochs } as const;
+  await tell('critic warm-up', warmUpCount, warm.metrics.epochs.at(-1)?.valueLoss);
 
   let now: Pick<PpoResult, 'actor' | 'critic' | 'criticOptimizer'> & { actorOptimizer?: ArtifactRef } = {
     actor: start,
@@ -88,6 +93,7 @@ export async function rprStage(input: RprStageInput): Promise<TrainedStage> {
     const purpose = `ppo-${iteration}`;
     const batch = await rewardedBatch(purpose, iteration, now.actor);
     await gate.open();
+    await tellPpo(iteration - 1);
     const initialTokensPerTurn = ppo[0]?.tokensPerTurn;
     try {
       const result = await jointPpo.executeWithOptions({ summary: `${stage} · PPO iteration ${iteration} of ${iterations}` }, [
@@ -109,7 +115,7 @@ export async function rprStage(input: RprStageInput): Promise<TrainedStage> {
       ppo.push(metrics);
       if (metrics.stop)
         stopped = `iteration ${iteration}: ${metrics.stop.rule} = ${String(metrics.stop.value)}, limit ${String(metrics.stop.limit)}`;
-      await told('PPO', iteration, metrics.policyLoss);
+      await tellPpo(iteration, metrics.policyLoss);
     } catch (error) {
       const why = numericalError(error);
       if (why === undefined) throw error;

@@ -45,6 +45,16 @@ export async function rsrStage(input: StageInput): Promise<TrainedStage> {
   for (let start = 0; start < tasks.length; start += TASKS_PER_REWRITE) parts.push(tasks.slice(start, start + TASKS_PER_REWRITE));
   const rewritten: RewriteResult[] = [];
   let next = 0;
+  const tellRewritten = async (): Promise<void> => {
+    // Without the holes of groups in flight.
+    const ended = rewritten.filter(() => true);
+    const kept = ended.reduce((sum, { counts }) => sum + counts.kept, 0);
+    await reportProgress(root, {
+      stage,
+      activity: 'rewrite',
+      count: { unit: 'task groups', done: ended.length, total: parts.length, kept },
+    });
+  };
   const lane = async (): Promise<void> => {
     while (next < parts.length) {
       await gate.open();
@@ -56,15 +66,10 @@ export async function rsrStage(input: StageInput): Promise<TrainedStage> {
       rewritten[chunk] = await rewrite.executeWithOptions({ summary: `${stage} · rewrite · tasks ${chunk + 1} of ${parts.length}` }, [
         { key: { runKey, stage, purpose: 'rewrite' }, chunk, sandbox, chunks, tasks: part, policy, keptPerTask: rsr.keptPerTask, rollout },
       ]);
-      await reportProgress(root, {
-        stage,
-        activity: 'rewrite',
-        episodesDone: rewritten.filter(() => true).length,
-        episodesTotal: parts.length,
-        successes: rewritten.reduce((sum, { counts }) => sum + counts.kept, 0),
-      });
+      await tellRewritten();
     }
   };
+  await tellRewritten();
   await Promise.all(Array.from({ length: REWRITES_IN_FLIGHT }, lane));
   const counts = sumCounts(rewritten.map((result) => result.counts));
   const common = {
@@ -79,7 +84,12 @@ export async function rsrStage(input: StageInput): Promise<TrainedStage> {
   if (examples.length === 0)
     return { ...common, policy, stopped: 'no rewritten procedure passed the screens and its re-run: nothing to train on' };
 
+  const tellFineTune = async (done: number, loss?: number): Promise<void> => {
+    const count = { unit: 'epochs', done, total: rsr.epochs } as const;
+    await reportProgress(root, { stage, activity: 'fine-tune', count, ...(loss === undefined ? {} : { loss }) });
+  };
   await gate.open();
+  await tellFineTune(0);
   const tuned = await fineTuneActor.executeWithOptions({ summary: `${stage} · fine-tune the actor on ${counts.kept} episodes` }, [
     {
       key: { runKey, stage, purpose: 'fine-tune' },
@@ -91,15 +101,7 @@ export async function rsrStage(input: StageInput): Promise<TrainedStage> {
       learningRate: inRound(rsr.learningRate, round),
     },
   ]);
-  const loss = tuned.metrics.epochLosses.at(-1);
-  await reportProgress(root, {
-    stage,
-    activity: 'fine-tune',
-    episodesDone: counts.kept,
-    episodesTotal: counts.kept,
-    successes: counts.kept,
-    ...(loss === undefined ? {} : { loss }),
-  });
+  await tellFineTune(tuned.metrics.epochLosses.length, tuned.metrics.epochLosses.at(-1));
   return { ...common, policy: tuned.actor, fineTune: tuned.metrics };
 }
 

@@ -28,9 +28,6 @@ export class RunState {
       status: 'starting',
       stage: plannedStages[0] ?? '',
       activity: 'prepare',
-      episodesDone: 0,
-      episodesTotal: 0,
-      successes: 0,
       startedAt,
       stages: [],
       plannedStages,
@@ -48,7 +45,8 @@ export class RunState {
     await this.gate.open();
     this.#statusBelow = 'running';
     delete this.#shown.loss;
-    Object.assign(this.#shown, { stage, activity, episodesDone: 0, episodesTotal: 0, successes: 0 });
+    delete this.#shown.count;
+    Object.assign(this.#shown, { stage, activity });
     this.#refresh();
   }
 
@@ -56,6 +54,7 @@ export class RunState {
   async approval(stage: StageName): Promise<void> {
     if (!this.#config.requireApproval || this.#approved.has(stage)) return;
     this.#statusBelow = 'waiting-for-approval';
+    delete this.#shown.count;
     Object.assign(this.#shown, { stage, activity: 'approveStage' });
     this.#refresh();
     await condition(() => this.#approved.has(stage));
@@ -73,6 +72,8 @@ export class RunState {
   finish(): string {
     this.#statusBelow = 'finished';
     this.#shown.activity = 'done';
+    delete this.#shown.count;
+    delete this.#shown.loss;
     this.#refresh();
     return runDetails(this.#shown);
   }
@@ -98,7 +99,8 @@ export class RunState {
   #take(signal: ProgressSignal): void {
     // A late signal of an earlier stage must not turn the display back.
     if (signal.stage !== this.#shown.stage) return;
-    delete this.#shown.loss;
+    delete this.#shown.count;
+    // A signal without a loss leaves the last one of the stage in view.
     Object.assign(this.#shown, signal);
     this.#refresh();
   }

@@ -8,7 +8,9 @@ import type { Behaviour, Call } from '../tests/recorded-activities.ts';
 import { replayAll, TemporalServer, workflowBundle } from '../tests/temporal.ts';
 import { GPU_TASK_QUEUE, TASK_QUEUE } from './contract.ts';
 import type { RunProgress, TrainingRunInput, TrainingRunResult } from './contract.ts';
+import { countTexts } from './details.ts';
 import { approveStage, pause, pauseRun, progress, resume, resumeRun } from './messages.ts';
+import { resolveConfig } from './profiles.ts';
 import type { trainingRun } from './training-run.ts';
 
 let server: TemporalServer;
@@ -256,7 +258,34 @@ describe('messages', () => {
     });
   });
 
-  it('progress tells stage, counts and scores', async () => {
+  it('progress tells which activity is at work, and counts in its unit', async () => {
+    const seen: string[] = [];
+    let handle: Started['handle'] | undefined;
+    const before = async ({ name }: Call): Promise<void> => {
+      if (!handle || !['rewrite', 'fineTuneActor', 'warmUpCritic', 'jointPpo'].includes(name)) return;
+      const { stage, activity, count, loss } = await status(handle);
+      seen.push([name, stage, activity, ...(count ? countTexts(count) : []), ...(loss === undefined ? [] : [`loss ${loss}`])].join(' · '));
+    };
+    // Calibration is held until the handle is known here.
+    let known = (): void => undefined;
+    const started = new Promise<void>((resolve) => (known = resolve));
+    const behaviour: Behaviour = { before: (call) => (call.name === 'calibrate' ? started : before(call)) };
+    await withRun({ ...small, rounds: 1 }, behaviour, async (run) => {
+      handle = run.handle;
+      known();
+      await run.handle.result();
+    });
+    const epochs = resolveConfig({ ...small }).rsr.epochs;
+    assert.deepEqual(seen, [
+      'rewrite · RSR-1 · rewrite · task groups 0/1 · 0 kept',
+      `fineTuneActor · RSR-1 · fine-tune · epochs 0/${epochs}`,
+      'warmUpCritic · RPR-1 · critic warm-up',
+      'jointPpo · RPR-1 · PPO · iterations 0/2 · loss 1',
+      'jointPpo · RPR-1 · PPO · iterations 1/2 · loss 0.1',
+    ]);
+  });
+
+  it('progress tells stage and scores', async () => {
     await withRun({ ...small, rounds: 1 }, {}, async ({ handle }) => {
       await handle.result();
       const { status: now, stages, plannedStages, profile } = await status(handle);

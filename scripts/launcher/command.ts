@@ -95,7 +95,8 @@ export async function printOutcome(stack: Stack, outcome: RunOutcome, resultFile
 function printResult(stack: Stack, result: TrainingRunResult): void {
   const report = path.join(stack.data, result.report, 'report.html');
   process.stdout.write(`\n${terminalTable(result.stages.map(tableStage))}\n\n${pc.green('Run completed.')}\n`);
-  process.stdout.write(`Report:      ${report}\nPolicy:      artifact:${result.finalPolicy.sha256}\n`);
+  const policy = path.join(stack.data, result.report, 'policy');
+  process.stdout.write(`Report:      ${report}\nPolicy:      ${policy} (artifact:${result.finalPolicy.sha256.slice(0, 12)})\n`);
   if (stack.uiUrl) process.stdout.write(`Temporal UI: ${stack.uiUrl}\n`);
 }
 
