@@ -1,5 +1,5 @@
 /**
- * The gate (METHOD.md sections 4 and 6): every task is run once with "do nothing", which must fail, and once with its
+ * The gate (docs/method.md, Evaluation): every task is run once with "do nothing", which must fail, and once with its
  * reference solution, which must pass. Tasks that do not are left out of the run, with the reason; the others get
  * their valid checks.
  */

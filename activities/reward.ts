@@ -1,4 +1,4 @@
-/** Rewards one batch (METHOD.md section 4): FDR or SPR of each episode's progress, stored with its tokens for training. */
+/** Rewards one batch (docs/method.md, Rewards): FDR or SPR of each episode's progress, stored with its tokens for training. */
 import { TaskError } from '../environment/errors.ts';
 import type { EpisodeTokens, EpisodeVerdict } from '../environment/types.ts';
 import { calibrateFamilies, familyDenseReward, successPrioritizedReward } from '../method/rewards.ts';

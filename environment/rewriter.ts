@@ -1,5 +1,5 @@
 /**
- * RSR's rewriting loop for one task (METHOD.md section 1.3 to 1.5), without a language model:
+ * RSR's rewriting loop for one task (docs/method.md, RSR 3 to 5), without a language model:
  *
  *   verified successes → distinct command lists → minimise (each candidate executed and verified in a fresh environment) → put evidence back
  *   → runbook → screens, shortest first → replay in the target harness in a fresh environment, verify → examples

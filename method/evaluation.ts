@@ -1,5 +1,5 @@
 /**
- * From judged episodes to the numbers of a stage (METHOD.md section 5): suite scores per repeat, the four-suite mean, tiers, and whether
+ * From judged episodes to the numbers of a stage (docs/method.md, Evaluation): suite scores per repeat, the four-suite mean, tiers, and whether
  * a stage is adopted. An episode without a verdict is an infrastructure outcome: counted, never in a denominator.
  */
 import { mean, standardError } from './statistics.ts';

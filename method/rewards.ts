@@ -1,5 +1,5 @@
 /**
- * From check results to rewards (METHOD.md section 4): which checks are valid, progress, FDR, SPR, and the reward audit. Pure functions;
+ * From check results to rewards (docs/method.md, Rewards): which checks are valid, progress, FDR, SPR, and the reward audit. Pure functions;
  * episodes without a verdict never get here, because they have no checks to score.
  */
 import { mean, sampleStandardDeviation } from './statistics.ts';
@@ -68,8 +68,8 @@ export interface FamilyCalibration {
 }
 
 /**
- * A family's calibrated mean progress, from episodes with a verdict. Which ones is the caller's choice (ours: the verified base rollouts that
- * calibrate a run, else the stage's own batch); a family without any is absent and FDR then uses a mean of 1, its progress unscaled.
+ * A family's calibrated mean progress, from episodes with a verdict. Which ones is the caller's choice (ours: those of the stage's
+ * warm-up batch; in the reward audit the run's first training episodes); a family without any is absent and FDR then uses a mean of 1, its progress unscaled.
  */
 export function calibrateFamilies(
   records: readonly { readonly family: string; readonly progress: number }[],
@@ -140,7 +140,7 @@ export interface RewardAudit {
   readonly trajectoryDeviation: number;
 }
 
-/** METHOD.md section 4: re-scores trajectories, outcome labels unchanged, under whatever function gave `reward`. Without a verdict: leave out. */
+/** docs/method.md, Rewards: re-scores trajectories, outcome labels unchanged, under whatever function gave `reward`. Without a verdict: leave out. */
 export function rewardAudit(
   episodes: readonly { readonly family: string; readonly passed: boolean; readonly reward: number }[],
 ): RewardAudit {

@@ -1,5 +1,5 @@
 /**
- * A runbook: the reusable procedure that RSR makes of a success (METHOD.md section 1.3). Purpose and expectation of a step are derived
+ * A runbook: the reusable procedure that RSR makes of a success (docs/method.md, RSR 3). Purpose and expectation of a step are derived
  * from the command and from what it printed, without a language model, so the same success always gives the same runbook.
  */
 

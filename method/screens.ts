@@ -1,5 +1,5 @@
 /**
- * Screens of RSR (METHOD.md section 1.4): each looks at a finished runbook and gives a reason to drop it, or undefined. They see commands and
+ * Screens of RSR (docs/method.md, RSR 4): each looks at a finished runbook and gives a reason to drop it, or undefined. They see commands and
  * text only; what depends on execution (a step whose removal changes nothing) is the minimiser's work. Which command looks
  * at what is judged from its words: a screen errs on the side of dropping a runbook, never of keeping a tampering one for its convenience.
  */

@@ -30,7 +30,7 @@ export interface GaeResult {
 }
 
 /**
- * METHOD.md section 3: discount and trace decay apply at the last token of a turn only; inside a turn both are 1. For agent token j
+ * docs/method.md, TB-GAE: discount and trace decay apply at the last token of a turn only; inside a turn both are 1. For agent token j
  * with next agent token j+1: δ_j = r_j + γ_j V_{j+1} − V_j, A_j = δ_j + γ_j λ_j A_{j+1}, R_j = A_j + V_j.
  *
  * @throws RangeError for arrays of different length, wrong turn ids, a reward outside the agent's tokens, or numbers that are not finite.
@@ -101,7 +101,7 @@ function validate(input: GaeInput): void {
   }
 }
 
-/** [T] zeros with `reward` on the last agent token, where METHOD.md section 3 puts it. @throws RangeError without an agent token. */
+/** [T] zeros with `reward` on the last agent token, where TB-GAE puts it (docs/method.md). @throws RangeError without an agent token. */
 export function terminalRewards(turnIds: ArrayLike<number>, reward: number): Float64Array {
   const rewards = new Float64Array(turnIds.length);
   for (let j = turnIds.length - 1; j >= 0; j--) {

@@ -1,5 +1,5 @@
 /**
- * The losses of METHOD.md section 1.6 (supervised fine-tuning) and section 2 (PPO with critic): per-token formulas on tensors, and
+ * The losses of docs/method.md, supervised fine-tuning (RSR 6) and PPO with critic (RPR): per-token formulas on tensors, and
  * `lossAndGradients`, which trains with exactly those formulas. Every loss is a sum over the micro-batch's masked tokens divided by a
  * `denominator` that is global over the optimizer step, so the gradient does not depend on how a step is cut into micro-batches.
  */

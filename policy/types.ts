@@ -35,7 +35,7 @@ export interface SequenceBatch {
   readonly mask: readonly number[];
 }
 
-/** Losses of METHOD.md section 1.6 and 2. Arrays are [B*T], used at mask = 1 only. `denominator` is global over the optimizer step. */
+/** Losses of docs/method.md, RSR 6 and RPR. Arrays are [B*T], used at mask = 1 only. `denominator` is global over the optimizer step. */
 export type LossSpec =
   | { readonly kind: 'sft'; readonly denominator: number }
   | {
@@ -144,7 +144,7 @@ export interface FineTuneMetrics {
   readonly epochLosses: readonly number[];
 }
 
-/** METHOD.md section 2: exactly four value-only epochs over one fixed batch. */
+/** docs/method.md, RPR: exactly four value-only epochs over one fixed batch. */
 export interface WarmUpInput {
   readonly actorDirectory: string;
   /** The critic inherited from the previous RPR stage (weights only); undefined: the actor's trunk with a zero value head. */

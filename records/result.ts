@@ -21,7 +21,7 @@ const suiteSchema = z.object({
   /** One score per independent evaluation. */
   repeats: z.array(share).min(1),
 });
-/** METHOD: the audit's five figures, and how many trajectories they are of. */
+/** The figures of the reward audit (docs/method.md, Rewards), and how many trajectories they are of. */
 const auditSchema = z.object({
   trajectories: whole,
   families: whole,

@@ -1,5 +1,5 @@
 /**
- * The reward audit of a run (METHOD.md section 4), offline: the run's own training episodes, re-scored from their stored
+ * The reward audit of a run (docs/method.md, Rewards), offline: the run's own training episodes, re-scored from their stored
  * verdicts under FDR and under SPR with the outcomes unchanged.
  */
 import type { EpisodeVerdict } from '../environment/types.ts';

@@ -14,7 +14,7 @@ export interface Check {
   readonly shell: string;
   /**
    * A guard already passes on the untouched environment ("the input is still there"). It counts for strict success, but
-   * is not a *valid* check in METHOD.md's sense.
+   * is not a *valid* check in docs/method.md's sense.
    */
   readonly guard?: true;
 }

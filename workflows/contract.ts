@@ -27,8 +27,9 @@ export type StageName = string;
 /** `trainingRun` takes any part of the configuration; what is missing comes from the profile. */
 export type TrainingRunInput = { [K in keyof RunConfig]?: unknown };
 
-/** Four suites in the roles of the paper's Terminal-Bench suites, then long-horizon and workflow-rebuild, then `dev` for adoption. */
+/** `strict`: share of episodes that passed; `process`: mean share of valid checks that passed. */
 export type SuiteMetric = 'strict' | 'process';
+/** The suites are the four in the roles of the paper's Terminal-Bench suites, then long-horizon and workflow-rebuild, then `dev` for adoption. */
 export interface SuiteListing {
   readonly name: string;
   readonly metric: SuiteMetric;
@@ -157,7 +158,7 @@ export interface CalibrateInput {
   readonly tasks: readonly TaskListing[];
 }
 export interface CalibrateResult {
-  /** JSON: valid checks per task and mean progress per family (see records/calibration in the activity). */
+  /** JSON: the valid checks of every task that passed the gate (records/calibration.ts). */
   readonly calibration: ArtifactRef;
   readonly gatedTasks: number;
   readonly rejected: readonly { readonly task: string; readonly reason: string }[];

@@ -1,4 +1,4 @@
-/** Evaluation of one policy (METHOD.md section 5): `repeats` independent batches over all suites, then the table. */
+/** Evaluation of one policy (docs/method.md, Evaluation): `repeats` independent batches over all suites, then the table. */
 import { workflowInfo } from '@temporalio/workflow';
 import { evaluate } from './activity-options.ts';
 import type { ChunkResult, EvaluateResult, EvaluationInput } from './contract.ts';

@@ -1,5 +1,5 @@
 /**
- * RPR, Recursive Policy-Refine (METHOD.md section 2): inherit the critic's weights, recalibrate it with four value-only
+ * RPR, Recursive Policy-Refine (docs/method.md, RPR): inherit the critic's weights, recalibrate it with four value-only
  * epochs on one batch of the starting policy, then train actor and critic together by PPO, until the iterations are done
  * or a stop rule fires.
  */

@@ -1,5 +1,5 @@
 /**
- * RSR, Recursive Self-Rewrite (METHOD.md section 1): roll out in the target and complementary harnesses, verify, rewrite
+ * RSR, Recursive Self-Rewrite (docs/method.md): roll out in the target and complementary harnesses, verify, rewrite
  * the successes into screened and re-executed procedures, and fine-tune the actor on them. The critic is not touched.
  */
 import { workflowInfo } from '@temporalio/workflow';

@@ -1,5 +1,5 @@
 /**
- * A whole run: Base → RSR-1 → RPR-1 → RSR-2 → RPR-2 → … (METHOD.md). This is the one workflow a person starts; its input
+ * A whole run: Base → RSR-1 → RPR-1 → RSR-2 → RPR-2 → … (docs/method.md). This is the one workflow a person starts; its input
  * is any part of the configuration, `{}` included.
  *
  * Invariants:

@@ -1,4 +1,4 @@
-/** From rewards and values to what the losses need: TB-GAE per episode (METHOD.md section 3). */
+/** From rewards and values to what the losses need: TB-GAE per episode (docs/method.md, TB-GAE). */
 import { tbGae, terminalRewards } from '../../method/tb-gae.ts';
 import type { RewardedEpisode } from '../types.ts';
 import { agentMask } from './batching.ts';

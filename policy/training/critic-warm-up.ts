@@ -1,5 +1,5 @@
 /**
- * RPR's first step (METHOD.md section 2): exactly four value-only epochs over one fixed batch, before joint training and
+ * RPR's first step (docs/method.md, RPR): exactly four value-only epochs over one fixed batch, before joint training and
  * once per stage. The actor is not even loaded.
  */
 import { UserError } from '../../environment/errors.ts';
@@ -32,7 +32,7 @@ export async function warmUpCritic(context: TrainingContext, input: WarmUpInput,
   const { trainer, signal } = context;
   const perEpoch = Math.ceil(episodes.length / input.sequencesPerStep);
   const batchTokens = episodes.reduce((sum, episode) => sum + agentTokenCount(episode), 0);
-  // Global over the batch (METHOD.md section 2), scaled to one step, so that every token weighs the same in every step.
+  // Global over the batch (docs/method.md, RPR), scaled to one step, so that every token weighs the same in every step.
   const denominator = batchTokens / perEpoch;
   const forward = (critic: string): Promise<number[][]> =>
     forwardAll(trainer, critic, 'values', episodes, { tokenBudget: options.tokenBudget, signal });

@@ -1,5 +1,5 @@
 /**
- * RSR's last step: supervised fine-tuning of the actor on the agent's own tokens (METHOD.md 1.6). Instruction and
+ * RSR's last step: supervised fine-tuning of the actor on the agent's own tokens (docs/method.md, RSR 6). Instruction and
  * observation tokens are context only.
  */
 import { UserError } from '../../environment/errors.ts';

@@ -1,5 +1,5 @@
 /**
- * One iteration of joint PPO (METHOD.md section 2): actor and critic are trained together on one batch of rewarded
+ * One iteration of joint PPO (docs/method.md, RPR): actor and critic are trained together on one batch of rewarded
  * episodes. Values, advantages and reference log-probabilities are computed once, before the first step; the ratio is
  * against the behaviour log-probabilities that were recorded at sampling.
  */
@@ -42,7 +42,7 @@ export async function jointPpo(context: TrainingContext, input: PpoInput, option
   if (episodes.length === 0) throw new UserError(`jointPpo: ${input.batch.length} episodes, none of which has a token of the agent`);
   const perEpoch = Math.ceil(episodes.length / input.sequencesPerStep);
   const turnLength = tokensPerTurn(episodes);
-  // Global over the batch (METHOD.md section 2), scaled to one step, so that every token weighs the same in every step.
+  // Global over the batch (docs/method.md, RPR), scaled to one step, so that every token weighs the same in every step.
   const denominator = episodes.reduce((sum, episode) => sum + agentTokenCount(episode), 0) / perEpoch;
 
   const begin = async (handles: Handles): Promise<State> => {

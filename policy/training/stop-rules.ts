@@ -1,4 +1,4 @@
-/** The monitors of a PPO iteration and the rules that stop it (METHOD.md section 2). */
+/** The monitors of a PPO iteration and the rules that stop it (docs/method.md, RPR). */
 import type { PpoMetrics, StopRules } from '../types.ts';
 import type { TokenSequence } from './batching.ts';
 
