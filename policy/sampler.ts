@@ -50,7 +50,7 @@ interface Job {
   readonly random: Random;
   readonly result: { tokens: number[]; logprobs: number[] };
   readonly finish: (result: SampleResult) => void;
-  readonly fail: (reason: unknown) => void;
+  readonly fail: (reason: Error) => void;
 }
 
 /** Prompts wait this many decode steps for company before a half-empty prefill is run; changes speed, never results. */
@@ -94,7 +94,7 @@ export class PolicySampler {
       if (known === undefined && options.continued === true) {
         throw new SessionLostError(`session '${request.sessionId}' is not held by this sampler; start the episode again`);
       }
-      const onAbort = (): void => this.#abort(job, options.signal?.reason);
+      const onAbort = (): void => this.#abort(job, options.signal?.reason as Error);
       const job: Job = {
         request,
         random: new Random(request.seed),
@@ -180,7 +180,7 @@ export class PolicySampler {
     session.job = job;
   }
 
-  #abort(job: Job, reason: unknown): void {
+  #abort(job: Job, reason: Error): void {
     const queued = this.#queue.indexOf(job);
     if (queued >= 0) this.#queue.splice(queued, 1);
     const session = this.#sessions.get(job.request.sessionId);
@@ -188,7 +188,7 @@ export class PolicySampler {
     else job.fail(reason);
   }
 
-  #drop(session: Session, reason: unknown): void {
+  #drop(session: Session, reason: Error): void {
     this.#sessions.delete(session.id);
     session.job?.fail(reason);
     session.job = undefined;
@@ -202,7 +202,7 @@ export class PolicySampler {
       try {
         this.#attachOrQueue(job);
       } catch (error) {
-        job.fail(error);
+        job.fail(error as Error);
       }
     }
     this.#wake();

@@ -109,12 +109,7 @@ export async function jointPpo(context: TrainingContext, input: PpoInput, option
     return { loss: policyLoss, stop: state.stop !== undefined };
   };
 
-  const actorPass = (
-    handle: string,
-    state: State,
-    batch: SequenceBatch,
-    indices: readonly number[],
-  ): Promise<LossSums> => {
+  const actorPass = (handle: string, state: State, batch: SequenceBatch, indices: readonly number[]): Promise<LossSums> => {
     const rows = (arrays: readonly (readonly number[])[]): number[] =>
       padded(
         indices.map((i) => arrays[i]!),
@@ -140,12 +135,7 @@ export async function jointPpo(context: TrainingContext, input: PpoInput, option
       batch,
     );
   };
-  const criticPass = (
-    handle: string,
-    state: State,
-    batch: SequenceBatch,
-    indices: readonly number[],
-  ): Promise<LossSums> => {
+  const criticPass = (handle: string, state: State, batch: SequenceBatch, indices: readonly number[]): Promise<LossSums> => {
     const rows = (arrays: readonly (readonly number[])[]): number[] =>
       padded(
         indices.map((i) => arrays[i]!),
