@@ -244,7 +244,7 @@ export class PolicySampler {
     try {
       this.#step(active);
     } catch (error) {
-      for (const session of active) this.#drop(session, error);
+      for (const session of active) this.#drop(session, error as Error);
     }
     this.#milliseconds += performance.now() - start;
     setImmediate(() => this.#loop());
