@@ -10,3 +10,15 @@ export function startHeartbeat(details: () => unknown): { stop(): void } {
   const timer = setInterval(() => heartbeat(details()), INTERVAL_MS);
   return { stop: () => clearInterval(timer) };
 }
+
+/** `work` with a heartbeat on a timer: for activities that have no progress to tell. */
+export function beating<I, O>(work: (input: I) => Promise<O>): (input: I) => Promise<O> {
+  return async (input) => {
+    const beat = startHeartbeat(() => undefined);
+    try {
+      return await work(input);
+    } finally {
+      beat.stop();
+    }
+  };
+}

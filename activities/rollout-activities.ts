@@ -4,6 +4,7 @@ import { calibrate } from './calibrate.ts';
 import type { RolloutDependencies } from './dependencies.ts';
 import { evaluate } from './evaluate.ts';
 import { activity } from './failures.ts';
+import { beating } from './heartbeat.ts';
 import { prepareRun } from './prepare-run.ts';
 import { report } from './report.ts';
 import { reward } from './reward.ts';
@@ -13,13 +14,14 @@ import { verify } from './verify.ts';
 
 export function createRolloutActivities(deps: RolloutDependencies): RolloutActivities {
   return {
-    prepareRun: activity((input) => prepareRun(deps, input)),
+    prepareRun: activity(beating((input) => prepareRun(deps, input))),
     calibrate: activity((input) => calibrate(deps, input)),
     rollout: activity((input) => rollout(deps, input)),
     verify: activity((input) => verify(deps, input)),
     rewrite: activity((input) => rewrite(deps, input)),
-    reward: activity((input) => reward(deps, input)),
-    evaluate: activity((input) => evaluate(deps, input)),
-    report: activity((input) => report(deps, input)),
+    reward: activity(beating((input) => reward(deps, input))),
+    evaluate: activity(beating((input) => evaluate(deps, input))),
+    report: activity(beating((input) => report(deps, input))),
+    sweep: activity(beating(async ({ runKey, sandbox }) => ({ removed: await deps.provider(sandbox).sweep(runKey) }))),
   };
 }

@@ -93,6 +93,10 @@ export function recordedActivities(behaviour: Behaviour = {}): { calls: Call[]; 
       await record('evaluate', input);
       return evaluationOf(behaviour.dev?.[input.key.stage] ?? 0.5, input.repeats.length);
     },
+    async sweep(input) {
+      await record('sweep', input);
+      return { removed: 0 };
+    },
     async report(input) {
       await record('report', input);
       return { directory: `runs/${input.runKey}/report`, result: artifact('result', input.runKey) };

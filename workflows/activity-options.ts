@@ -22,7 +22,7 @@ const retry = {
   nonRetryableErrorTypes,
 } as const;
 
-/** Work of seconds without progress to report: a start-to-close limit alone tells a lost worker, so it is kept short. */
+/** Work of seconds without progress to report; heartbeats on a timer tell a lost worker. */
 const brief: ActivityOptions = { startToCloseTimeout: '10m', heartbeatTimeout: '30s', retry };
 
 const episodes: ActivityOptions = {
@@ -46,8 +46,8 @@ const training: ActivityOptions = {
   retry,
 };
 
-export const { prepareRun, evaluate, reward, report } =
-  proxyActivities<Pick<RolloutActivities, 'prepareRun' | 'evaluate' | 'reward' | 'report'>>(brief);
+export const { prepareRun, evaluate, reward, report, sweep } =
+  proxyActivities<Pick<RolloutActivities, 'prepareRun' | 'evaluate' | 'reward' | 'report' | 'sweep'>>(brief);
 export const { calibrate, rollout, verify, rewrite } =
   proxyActivities<Pick<RolloutActivities, 'calibrate' | 'rollout' | 'verify' | 'rewrite'>>(episodes);
 export const { fineTuneActor, warmUpCritic, jointPpo } = proxyActivities<GpuActivities>(training);

@@ -386,6 +386,14 @@ export interface ReportResult {
   readonly result: ArtifactRef;
 }
 
+export interface SweepInput {
+  readonly runKey: string;
+  readonly sandbox: SandboxKind;
+}
+export interface SweepResult {
+  readonly removed: number;
+}
+
 /** Activities of queue `terminal-rsi`. */
 export interface RolloutActivities {
   prepareRun(input: PrepareRunInput): Promise<PrepareRunResult>;
@@ -396,6 +404,8 @@ export interface RolloutActivities {
   reward(input: RewardInput): Promise<RewardResult>;
   evaluate(input: EvaluateInput): Promise<EvaluateResult>;
   report(input: ReportInput): Promise<ReportResult>;
+  /** Removes the run's containers that a killed worker left behind. */
+  sweep(input: SweepInput): Promise<SweepResult>;
 }
 /** Activities of queue `terminal-rsi-gpu`: the dedicated worker with one slot. */
 export interface GpuActivities {

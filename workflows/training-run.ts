@@ -11,7 +11,7 @@ import { ApplicationFailure, allHandlersFinished, condition, isCancellation, wor
 import { decideAdoption } from '../method/evaluation.ts';
 import type { AdoptionScore } from '../method/evaluation.ts';
 import type { ArtifactRef } from '../records/types.ts';
-import { calibrate, prepareRun, report } from './activity-options.ts';
+import { calibrate, prepareRun, report, sweep } from './activity-options.ts';
 import type { RunConfig } from './config.ts';
 import type {
   CalibrateResult,
@@ -43,6 +43,9 @@ export async function trainingRun(input?: TrainingRunInput): Promise<TrainingRun
   } catch (error) {
     state.ended(isCancellation(error) ? 'cancelled' : 'failed');
     throw error;
+  } finally {
+    // Embedded sandboxes die with their process; containers outlive it.
+    if (config.sandbox === 'docker') await CancellationScope.nonCancellable(() => sweep({ runKey, sandbox: config.sandbox }));
   }
 }
 
