@@ -7,7 +7,7 @@
  *  I2 Only tasks that pass the gate ("do nothing" fails, the reference solution passes) are trained or evaluated on.
  *  I3 A stage that is not adopted leaves the policy as it was.
  */
-import { ApplicationFailure, allHandlersFinished, condition, isCancellation, workflowInfo } from '@temporalio/workflow';
+import { ApplicationFailure, CancellationScope, allHandlersFinished, condition, isCancellation, workflowInfo } from '@temporalio/workflow';
 import { decideAdoption } from '../method/evaluation.ts';
 import type { AdoptionScore } from '../method/evaluation.ts';
 import type { ArtifactRef } from '../records/types.ts';
