@@ -93,7 +93,7 @@ it('redraws in place on a terminal and keeps logged lines above', () => {
   const table = new LiveTable(stream);
   table.update(state({}));
   table.update(state({ count: { unit: 'episodes', done: 1, total: 2, passed: 0 } }));
-  assert.ok(text().includes('\u001b[2A\u001b[0J'));
+  assert.ok(text().includes('\r\u001b[2A\u001b[0J'));
   table.log('a warning');
   assert.match(stripVTControlCharacters(text()), /a warning\n.*quick run/s);
 });

@@ -152,7 +152,8 @@ export class LiveTable {
   }
 
   #clear(): void {
-    if (this.#drawn > 0) this.#output.write(`\u001b[${this.#drawn}A\u001b[0J`);
+    // To the line's start first: a terminal that shows a typed ^C has moved the cursor.
+    if (this.#drawn > 0) this.#output.write(`\r\u001b[${this.#drawn}A\u001b[0J`);
     this.#drawn = 0;
   }
 

@@ -3,7 +3,7 @@
  * one that is open in this data folder), shows it, and prints its table and report. On a terminal it then stays up.
  */
 import { continueOrStart, followRun } from './launcher/run.ts';
-import { printOutcome, printPlaces, printRunStart, runCommand, untilStopped } from './launcher/command.ts';
+import { printOpenRuns, printOutcome, printPlaces, printRunStart, runCommand, untilStopped } from './launcher/command.ts';
 import { OPTION_HELP, parseOptions, wantsDocker } from './launcher/options.ts';
 
 await runCommand(async ({ table, messages, signal, up }) => {
@@ -18,6 +18,7 @@ await runCommand(async ({ table, messages, signal, up }) => {
   printPlaces(messages, stack);
   const run = await continueOrStart(stack.client, stack.data, options);
   printRunStart(messages, stack, run);
+  await printOpenRuns(messages, stack, run.handle.workflowId);
   const outcome = await followRun(stack.client, run.handle, table, signal);
   table.finish();
   if (!outcome) {

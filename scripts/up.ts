@@ -1,7 +1,7 @@
 /** `npm run up`: server and workers, and nothing else, for starting runs from the Temporal UI. Data stays on disk between starts. */
 import { UserError } from '../environment/errors.ts';
 import { TASK_QUEUE } from '../workflows/contract.ts';
-import { printPlaces, runCommand, untilStopped } from './launcher/command.ts';
+import { printOpenRuns, printPlaces, runCommand, untilStopped } from './launcher/command.ts';
 import { parseOptions, wantsDocker } from './launcher/options.ts';
 
 await runCommand(async ({ messages, signal, up }) => {
@@ -24,6 +24,7 @@ await runCommand(async ({ messages, signal, up }) => {
   }
   const stack = await up(wantsDocker(options) ? 'docker' : undefined);
   printPlaces(messages, stack);
+  await printOpenRuns(messages, stack);
   const form = stack.uiUrl
     ? `: ${stack.uiUrl}/namespaces/default/workflows/start-workflow?workflowType=trainingRun&taskQueue=${TASK_QUEUE}`
     : '';

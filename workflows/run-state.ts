@@ -33,7 +33,12 @@ export class RunState {
       plannedStages,
     };
     this.gate = new PauseGate(false, () => this.#refresh());
-    upsertSearchAttributes([{ key: attributes.profile, value: config.profile }]);
+    // The UI's start form offers the values of an earlier run: those that this run has not earned yet are taken away.
+    upsertSearchAttributes([
+      { key: attributes.profile, value: config.profile },
+      { key: attributes.policy, value: null },
+      { key: attributes.score, value: null },
+    ]);
     setHandler(progress, () => this.#shown, { description: 'Stage, activity, counts and scores so far.' });
     setHandler(progressSignal, (signal) => this.#take(signal), { description: 'From the child workflows; not for people.' });
     this.#handleUpdates();

@@ -10,7 +10,7 @@ import { terminalTable } from '../../records/table.ts';
 import type { TrainingRunResult } from '../../workflows/contract.ts';
 import { tableStage } from '../../workflows/table.ts';
 import { LiveTable } from '../live-table.ts';
-import { writeResultFile, type RunOutcome, type StartedRun } from './run.ts';
+import { openRuns, writeResultFile, type RunOutcome, type StartedRun } from './run.ts';
 import { bringUp, type Messages, type Stack } from './stack.ts';
 
 export interface Command {
@@ -74,8 +74,19 @@ export function printPlaces(messages: Messages, stack: Stack): void {
 }
 
 export function printRunStart(messages: Messages, stack: Stack, { handle, continued }: StartedRun): void {
-  const where = stack.uiUrl ? `: ${stack.uiUrl}/namespaces/${stack.client.options.namespace}/workflows/${handle.workflowId}` : '';
-  messages.info(`${continued ? 'Going on with' : 'Started'} run ${handle.workflowId}${where}`);
+  messages.info(`${continued ? 'Going on with' : 'Started'} run ${runPlace(stack, handle.workflowId)}`);
+}
+
+/** Runs that are open beside `shown`: the workers go on with them too. */
+export async function printOpenRuns(messages: Messages, stack: Stack, shown?: string): Promise<void> {
+  for (const workflowId of await openRuns(stack.client))
+    if (workflowId !== shown) messages.info(`Also open: run ${runPlace(stack, workflowId)}`);
+}
+
+/** The run's id, and its page where we know the UI. */
+function runPlace({ uiUrl, client }: Stack, workflowId: string): string {
+  if (uiUrl === undefined) return workflowId;
+  return `${workflowId}: ${uiUrl}/namespaces/${client.options.namespace}/workflows/${encodeURIComponent(workflowId)}`;
 }
 
 /** Prints how the run ended, writes the result file, and gives the exit status. */

@@ -20,6 +20,8 @@ import type { LaunchOptions } from './options.ts';
 import { readState, updateState } from './state.ts';
 
 const WORKFLOW_TYPE = 'trainingRun';
+/** More than that are looked up in the UI. */
+const MOST_OPEN_RUNS = 20;
 
 export interface StartedRun {
   readonly handle: WorkflowHandle;
@@ -86,6 +88,17 @@ async function openRun(client: Client, data: string): Promise<{ workflowId: stri
     if (error instanceof Error && error.name === 'WorkflowNotFoundError') return undefined;
     throw error;
   }
+}
+
+/** Ids of the runs that are open on the server, newest first, e.g. those started from the UI before a restart. At most 20. */
+export async function openRuns(client: Client): Promise<string[]> {
+  const query = `WorkflowType = '${WORKFLOW_TYPE}' AND TaskQueue = '${TASK_QUEUE}' AND ExecutionStatus = 'Running'`;
+  const ids: string[] = [];
+  for await (const { workflowId } of client.workflow.list({ query, pageSize: MOST_OPEN_RUNS })) {
+    ids.push(workflowId);
+    if (ids.length === MOST_OPEN_RUNS) break;
+  }
+  return ids;
 }
 
 export type RunOutcome = { readonly ok: true; readonly result: TrainingRunResult } | { readonly ok: false; readonly message: string };
