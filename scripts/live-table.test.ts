@@ -68,7 +68,7 @@ it('counts each activity in its own unit, with a success rate for episodes alone
   );
   assert.equal(
     line({ stage: 'RPR-1', activity: 'PPO', count: { unit: 'iterations', done: 2, total: 5 }, loss: 0.5 }),
-    'RPR-1 · PPO · iterations 2/5 · loss 0.500',
+    'RPR-1 · PPO · iterations 2/5 · loss 0.5000',
   );
 });
 

@@ -75,7 +75,7 @@ export function statusLine(state: LiveState): string {
     `${progress.stage} · ${progress.activity}`,
     ...(progress.count ? countTexts(progress.count) : []),
     ...(training?.step !== undefined ? [`step ${training.step}${training.totalSteps === undefined ? '' : `/${training.totalSteps}`}`] : []),
-    ...(loss !== undefined ? [`loss ${loss.toFixed(3)}`] : []),
+    ...(loss !== undefined ? [`loss ${loss.toPrecision(4)}`] : []),
     ...(failing
       ? [
           `${failing.type}: attempt ${failing.attempt}${failing.lastFailure ? ` after ${JSON.stringify(failing.lastFailure.slice(0, 80))}` : ''}`,
