@@ -51,6 +51,9 @@ export interface EpisodeRequest {
   readonly sample: number;
 }
 
+/** The purpose of a stage's n-th evaluation is this and n. */
+export const EVALUATION_PURPOSE = 'evaluation-';
+
 /** Where a batch of episodes belongs; the root of every seed and of every artifact key. */
 export interface BatchKey {
   /** `originalExecutionRunId` of the training run: survives a workflow reset. */

@@ -1,6 +1,7 @@
 /** Evaluation of one policy (docs/method.md, Evaluation): `repeats` independent batches over all suites, then the table. */
 import { workflowInfo } from '@temporalio/workflow';
 import { evaluate } from './activity-options.ts';
+import { EVALUATION_PURPOSE } from './contract.ts';
 import type { ChunkResult, EvaluateResult, EvaluationInput } from './contract.ts';
 import { PauseGate } from './control.ts';
 import { episodeBatch } from './episodes.ts';
@@ -16,7 +17,7 @@ export async function evaluation(input: EvaluationInput): Promise<EvaluateResult
       staticSummary: `${stage} · evaluation ${repeat} of ${config.evaluation.repeats}`,
       args: [
         {
-          key: { runKey, stage, purpose: `evaluation-${repeat}` },
+          key: { runKey, stage, purpose: `${EVALUATION_PURPOSE}${repeat}` },
           root,
           runSeed: config.seed,
           policy,
