@@ -14,6 +14,9 @@ import type { Handles, LoopOptions } from './steps.ts';
 import { emptyEpoch, firedRule, tokensPerTurn } from './stop-rules.ts';
 import type { EpochMonitors } from './stop-rules.ts';
 
+/** The micro-batch's rows of per-episode arrays, padded to its length: [B*T]. */
+type Rows = (arrays: readonly (readonly number[])[]) => number[];
+
 interface State {
   readonly oldValues: number[][];
   readonly returns: number[][];
@@ -42,6 +45,7 @@ export async function jointPpo(context: TrainingContext, input: PpoInput, option
   if (episodes.length === 0) throw new UserError(`jointPpo: ${input.batch.length} episodes, none of which has a token of the agent`);
   const perEpoch = Math.ceil(episodes.length / input.sequencesPerStep);
   const turnLength = tokensPerTurn(episodes);
+  const behaviourLogprobs = episodes.map(({ logprobs }) => logprobs);
   // Global over the batch (docs/method.md, RPR), scaled to one step, so that every token weighs the same in every step.
   const denominator = episodes.reduce((sum, episode) => sum + agentTokenCount(episode), 0) / perEpoch;
 
@@ -84,8 +88,13 @@ export async function jointPpo(context: TrainingContext, input: PpoInput, option
     let valueLoss = 0;
     for (const indices of microBatches(episodes, members, options.tokenBudget)) {
       const batch = pack(episodes, indices);
-      const actor = await actorPass(handles.actor!, state, batch, indices);
-      const critic = await criticPass(handles.critic!, state, batch, indices);
+      const rows: Rows = (arrays) =>
+        padded(
+          indices.map((i) => arrays[i]!),
+          batch.length,
+        );
+      const actor = await actorPass(handles.actor!, state, batch, rows);
+      const critic = await criticPass(handles.critic!, state, batch, rows);
       policyLoss += actor.loss;
       valueLoss += critic.loss;
       addSums(monitors, actor);
@@ -109,22 +118,14 @@ export async function jointPpo(context: TrainingContext, input: PpoInput, option
     return { loss: policyLoss, stop: state.stop !== undefined };
   };
 
-  const actorPass = (handle: string, state: State, batch: SequenceBatch, indices: readonly number[]): Promise<LossSums> => {
-    const rows = (arrays: readonly (readonly number[])[]): number[] =>
-      padded(
-        indices.map((i) => arrays[i]!),
-        batch.length,
-      );
+  const actorPass = (handle: string, state: State, batch: SequenceBatch, rows: Rows): Promise<LossSums> => {
     return context.trainer.forwardBackward(
       handle,
       {
         kind: 'ppo',
         denominator,
         advantages: rows(state.advantages),
-        oldLogprobs: padded(
-          indices.map((i) => episodes[i]!.logprobs),
-          batch.length,
-        ),
+        oldLogprobs: rows(behaviourLogprobs),
         clipLow: input.clipLow,
         clipHigh: input.clipHigh,
         dualClip: input.dualClip,
@@ -135,12 +136,7 @@ export async function jointPpo(context: TrainingContext, input: PpoInput, option
       batch,
     );
   };
-  const criticPass = (handle: string, state: State, batch: SequenceBatch, indices: readonly number[]): Promise<LossSums> => {
-    const rows = (arrays: readonly (readonly number[])[]): number[] =>
-      padded(
-        indices.map((i) => arrays[i]!),
-        batch.length,
-      );
+  const criticPass = (handle: string, state: State, batch: SequenceBatch, rows: Rows): Promise<LossSums> => {
     return context.trainer.forwardBackward(
       handle,
       { kind: 'value', denominator, returns: rows(state.returns), oldValues: rows(state.oldValues), clip: input.valueClip },

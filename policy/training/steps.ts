@@ -66,6 +66,7 @@ export async function runSteps<State>(context: TrainingContext, loop: StepLoop<S
     let stop = loop.stopped?.(state) ?? false;
     while (step < loop.totalSteps && !stop) {
       if (signal.aborted) {
+        // A checkpoint that cannot be written costs steps; it must not hide why the loop was asked to stop.
         if (saved < step) await checkpoint().catch(() => undefined);
         throw signal.reason;
       }
