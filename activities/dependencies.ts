@@ -8,6 +8,8 @@ export interface RolloutDependencies {
   readonly store: ArtifactStore;
   /** The data folder: journals and reports live below it. */
   readonly data: string;
+  /** Address of a run's report in a browser; absent where this worker serves none. */
+  readonly reportUrl?: (runKey: string) => string;
   readonly sampler: Sampler;
   provider(kind: SandboxKind): SandboxProvider;
   /** Throws TaskError when the directory is not the task that the listing names. */

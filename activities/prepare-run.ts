@@ -13,7 +13,10 @@ import type { RolloutDependencies } from './dependencies.ts';
 
 const POLICY_FILES = ['config.json', 'tokenizer.json', 'model.safetensors'];
 
-export async function prepareRun({ store }: RolloutDependencies, { config }: PrepareRunInput): Promise<PrepareRunResult> {
+export async function prepareRun(
+  { store, reportUrl }: RolloutDependencies,
+  { runKey, config }: PrepareRunInput,
+): Promise<PrepareRunResult> {
   const directory = path.resolve(repoRoot, config.basePolicy);
   const missing = POLICY_FILES.filter((file) => !existsSync(path.join(directory, file)));
   if (missing.length > 0) {
@@ -33,6 +36,7 @@ export async function prepareRun({ store }: RolloutDependencies, { config }: Pre
     training: config.trainingTasks === 0 ? training : training.slice(0, config.trainingTasks),
     configHash: createHash('sha256').update(canonicalJson(config)).digest('hex'),
     codeVersion: await codeVersion(),
+    ...(reportUrl ? { reportUrl: reportUrl(runKey) } : {}),
   };
 }
 

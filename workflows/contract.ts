@@ -324,6 +324,8 @@ export interface TrainingRunResult {
   readonly finalPolicy: ArtifactRef;
   /** Directory of report.html and result.json, relative to the data folder. */
   readonly report: string;
+  /** The same for a browser; absent where no worker serves it. */
+  readonly reportUrl?: string;
   /** The run's table as Markdown. */
   readonly table: string;
 }
@@ -350,6 +352,8 @@ export interface RunProgress {
   }[];
   /** All stages of the run in order, for "time left". */
   readonly plannedStages: readonly StageName[];
+  /** Of PrepareRunResult; absent before the run is prepared. */
+  readonly reportUrl?: string;
 }
 
 /** Sent by child workflows to the training run when an activity begins, after chunks, and after training activities. */
@@ -375,6 +379,8 @@ export interface PrepareRunResult {
   readonly training: readonly TaskListing[];
   readonly configHash: string;
   readonly codeVersion: string;
+  /** Where a browser finds the run's report; absent where no worker serves it. From the worker, because a workflow must not read settings. */
+  readonly reportUrl?: string;
 }
 export interface ReportInput {
   readonly runKey: string;
