@@ -23,31 +23,37 @@ export class TemporalServer {
   readonly address: string;
   readonly client: Client;
   readonly connection: NativeConnection;
+  /** Address of the Web UI; '' for a server started without one. */
+  readonly uiUrl: string;
   readonly #child: ChildProcess;
 
-  private constructor(address: string, client: Client, connection: NativeConnection, child: ChildProcess) {
+  private constructor(address: string, uiUrl: string, client: Client, connection: NativeConnection, child: ChildProcess) {
     this.address = address;
+    this.uiUrl = uiUrl;
     this.client = client;
     this.connection = connection;
     this.#child = child;
   }
 
   /** Starts a dev server on a free port and waits until it answers. Its database is in memory, which spares a third of the time. */
-  static async start(): Promise<TemporalServer> {
+  static async start({ ui = false } = {}): Promise<TemporalServer> {
     quietRuntime();
     const port = await freePort();
+    const uiPort = ui ? await freePort() : 0;
     const address = `127.0.0.1:${port}`;
+    const uiUrl = ui ? `http://127.0.0.1:${uiPort}` : '';
+    const display = ui ? ['--ui-port', String(uiPort), '--ui-disable-news-fetch'] : ['--headless'];
     const attributes = Object.entries(SEARCH_ATTRIBUTES).flatMap(([name, type]) => ['--search-attribute', `${name}=${type}`]);
     const child = spawn(
       path.join(repoRoot, '.cache/tools/temporal'),
-      ['server', 'start-dev', '--headless', '--ip', '127.0.0.1', '--port', String(port), ...attributes],
+      ['server', 'start-dev', ...display, '--ip', '127.0.0.1', '--port', String(port), ...attributes],
       { stdio: 'ignore' },
     );
     for (let tries = 0; ; tries++) {
       try {
         const client = new Client({ connection: await Connection.connect({ address, connectTimeout: '2s' }) });
         await client.workflowService.describeNamespace({ namespace: 'default' });
-        return new TemporalServer(address, client, await NativeConnection.connect({ address }), child);
+        return new TemporalServer(address, uiUrl, client, await NativeConnection.connect({ address }), child);
       } catch (error) {
         if (tries === 150 || child.exitCode !== null)
           throw new Error(`the Temporal dev server did not come up at ${address}`, { cause: error });
