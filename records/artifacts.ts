@@ -53,14 +53,17 @@ export class ArtifactStore {
   readonly root: string;
   /** Trees whose files this process has already checked. */
   readonly #checkedTrees = new Set<string>();
+  readonly #written: (kind: ArtifactKind, bytes: number) => void;
 
-  constructor(root: string) {
+  /** `written` is told of every blob that was not there before. */
+  constructor(root: string, written: (kind: ArtifactKind, bytes: number) => void = () => undefined) {
     this.root = path.resolve(root);
+    this.#written = written;
   }
 
   async putBytes(kind: ArtifactKind, bytes: Uint8Array): Promise<ArtifactRef> {
     const sha256 = createHash('sha256').update(bytes).digest('hex');
-    await this.#place(sha256, async (temporary) => {
+    const placed = await this.#place(sha256, async (temporary) => {
       const file = await open(temporary, 'wx', 0o644);
       try {
         await file.writeFile(bytes);
@@ -69,6 +72,7 @@ export class ArtifactStore {
         await file.close();
       }
     });
+    if (placed) this.#written(kind, bytes.byteLength);
     return reference(kind, sha256, bytes.byteLength);
   }
 
@@ -86,7 +90,7 @@ export class ArtifactStore {
   async putDirectory(kind: ArtifactKind, directory: string): Promise<ArtifactRef> {
     const files: TreeFile[] = [];
     for (const relative of await listFiles(directory))
-      files.push({ path: relative, ...(await this.#putFile(path.join(directory, relative))) });
+      files.push({ path: relative, ...(await this.#putFile(kind, path.join(directory, relative))) });
     const manifest: TreeManifest = { schema: TREE_SCHEMA, files };
     const { sha256 } = await this.putJson(kind, manifest);
     return reference(
@@ -177,7 +181,7 @@ export class ArtifactStore {
       throw new ArtifactError(`file ${file.path} of a directory artifact is corrupt`, { sha256: file.sha256, path: blob, found });
   }
 
-  async #putFile(source: string): Promise<{ sha256: string; bytes: number }> {
+  async #putFile(kind: ArtifactKind, source: string): Promise<{ sha256: string; bytes: number }> {
     // Copied first and hashed afterwards, so that the hash is of the bytes stored even if the source is being written.
     const temporary = await this.#temporaryPath();
     try {
@@ -190,24 +194,25 @@ export class ArtifactStore {
       }
       const sha256 = await hashFile(temporary);
       const { size } = await stat(temporary);
-      await this.#place(sha256, undefined, temporary);
+      if (await this.#place(sha256, undefined, temporary)) this.#written(kind, size);
       return { sha256, bytes: size };
     } finally {
       await rm(temporary, { force: true });
     }
   }
 
-  /** Puts a blob in its place: from `ready` if given, else by calling `write` with a temporary path, and only if it is not there yet. */
-  async #place(sha256: string, write?: (temporary: string) => Promise<void>, ready?: string): Promise<void> {
+  /** Puts a blob in its place: from `ready` if given, else by calling `write` with a temporary path, and only if it is not there yet. Returns whether it did. */
+  async #place(sha256: string, write?: (temporary: string) => Promise<void>, ready?: string): Promise<boolean> {
     const target = this.#blobPath(sha256);
     // A blob that is already there is checked, because a damaged one would otherwise shadow the good bytes at hand.
-    if ((await exists(target)) && (await hashFile(target)) === sha256) return;
+    if ((await exists(target)) && (await hashFile(target)) === sha256) return false;
     const temporary = ready ?? (await this.#temporaryPath());
     try {
       if (write) await write(temporary);
       await mkdir(path.dirname(target), { recursive: true });
       await rename(temporary, target);
       await syncDirectory(path.dirname(target));
+      return true;
     } finally {
       await rm(temporary, { force: true });
     }
@@ -226,8 +231,8 @@ export class ArtifactStore {
 }
 
 /** The store of the data folder: `<data>/artifacts`. */
-export function openStore(): ArtifactStore {
-  return new ArtifactStore(path.join(dataDirectory(), 'artifacts'));
+export function openStore(written?: (kind: ArtifactKind, bytes: number) => void): ArtifactStore {
+  return new ArtifactStore(path.join(dataDirectory(), 'artifacts'), written);
 }
 
 function reference(kind: ArtifactKind, sha256: string, bytes: number): ArtifactRef {
