@@ -1,8 +1,8 @@
 /** Process: workflows and CPU activities of queue `terminal-rsi`. Several may run, on several machines with one data folder. */
-import { fileURLToPath } from 'node:url';
 import { Worker } from '@temporalio/worker';
 import { createRolloutActivities } from '../activities/rollout-activities.ts';
 import { TASK_QUEUE } from '../workflows/contract.ts';
+import { loadWorkflowBundle, stampText } from './bundle.ts';
 import { connect } from './connection.ts';
 import { rolloutDependencies } from './dependencies.ts';
 import { runWorker } from './run.ts';
@@ -11,13 +11,15 @@ import { createLogger, installRuntime } from './runtime.ts';
 const logger = createLogger('rollout-worker');
 try {
   installRuntime(logger);
+  const bundle = await loadWorkflowBundle();
+  logger.info({ stamp: stampText(bundle.stamp), origin: bundle.origin, file: bundle.file }, 'workflow bundle');
   const { connection, namespace } = await connect(logger);
   const dependencies = rolloutDependencies(logger);
   const worker = await Worker.create({
     connection,
     namespace,
     taskQueue: TASK_QUEUE,
-    workflowsPath: fileURLToPath(new URL('../workflows/index.ts', import.meta.url)),
+    workflowBundle: bundle,
     activities: createRolloutActivities(dependencies),
     // Each chunk is many concurrent episodes already: more chunks only wait for the sampler.
     maxConcurrentActivityTaskExecutions: 8,
