@@ -4,9 +4,11 @@
  */
 import { Worker } from '@temporalio/worker';
 import { createGpuActivities } from '../activities/gpu-activities.ts';
+import { dataDirectory } from '../records/paths.ts';
 import { GPU_TASK_QUEUE } from '../workflows/contract.ts';
 import { connect } from './connection.ts';
 import { gpuDependencies } from './dependencies.ts';
+import { AttemptRecords, endOrphans, failLostAttempts } from './lost-attempts.ts';
 import { runWorker } from './run.ts';
 import { createLogger, installRuntime } from './runtime.ts';
 import { TrainerProcess } from './trainer-process.ts';
@@ -15,17 +17,22 @@ import { trainerUrl } from './trainer-url.ts';
 const logger = createLogger('gpu-worker');
 try {
   installRuntime(logger);
-  const trainer = new TrainerProcess({ url: trainerUrl(), logger });
+  const data = dataDirectory();
+  const records = new AttemptRecords(data, logger);
+  await endOrphans(data, logger);
+  const trainer = new TrainerProcess({ url: trainerUrl(), logger, onStart: (pid) => void records.child(pid) });
   try {
     trainer.start();
     const { connection, namespace } = await connect(logger);
     // Before polling: the first TensorFlow operation may compile for minutes, which must not run against an activity's stall limit.
     await trainer.ready();
+    await failLostAttempts(connection, data, logger);
     const worker = await Worker.create({
       connection,
       namespace,
       taskQueue: GPU_TASK_QUEUE,
       activities: createGpuActivities(gpuDependencies(trainer)),
+      interceptors: { activity: [records.interceptor] },
       maxConcurrentActivityTaskExecutions: 1,
       // Step and loss in the live table come from heartbeats; the SDK would send one every 24 s. One slot costs the server little.
       maxHeartbeatThrottleInterval: '2s',
@@ -33,7 +40,7 @@ try {
       shutdownGraceTime: 0,
       shutdownForceTime: '9s',
     });
-    process.exitCode = await runWorker({ logger, worker, close: async () => await connection.close() });
+    process.exitCode = await runWorker({ logger, worker, records, close: async () => await connection.close() });
   } finally {
     await trainer.stop();
   }

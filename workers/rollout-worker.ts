@@ -5,6 +5,7 @@ import { TASK_QUEUE } from '../workflows/contract.ts';
 import { loadWorkflowBundle, stampText } from './bundle.ts';
 import { connect } from './connection.ts';
 import { rolloutDependencies } from './dependencies.ts';
+import { AttemptRecords, failLostAttempts } from './lost-attempts.ts';
 import { runWorker } from './run.ts';
 import { createLogger, installRuntime } from './runtime.ts';
 
@@ -15,12 +16,15 @@ try {
   logger.info({ stamp: stampText(bundle.stamp), origin: bundle.origin, file: bundle.file }, 'workflow bundle');
   const { connection, namespace } = await connect(logger);
   const dependencies = rolloutDependencies(logger);
+  const records = new AttemptRecords(dependencies.data, logger);
+  await failLostAttempts(connection, dependencies.data, logger);
   const worker = await Worker.create({
     connection,
     namespace,
     taskQueue: TASK_QUEUE,
     workflowBundle: bundle,
     activities: createRolloutActivities(dependencies),
+    interceptors: { activity: [records.interceptor] },
     // Each chunk is many concurrent episodes already: more chunks only wait for the sampler.
     maxConcurrentActivityTaskExecutions: 8,
     // Each cached workflow holds its own copy of the zod schemas.
@@ -32,6 +36,7 @@ try {
   process.exitCode = await runWorker({
     logger,
     worker,
+    records,
     async close() {
       await dependencies.close();
       await connection.close();

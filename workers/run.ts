@@ -3,19 +3,19 @@
  * exit status that tells a supervisor when the worker failed (a worker without pollers must not look alive).
  */
 import type { Worker } from '@temporalio/worker';
+import type { AttemptRecords } from './lost-attempts.ts';
 import type { Logger } from './runtime.ts';
 
 export interface WorkerProcess {
   readonly logger: Logger;
   readonly worker: Worker;
-  /** Runs when the first signal arrives, before the worker has drained. */
-  readonly onShutdown?: () => void;
+  readonly records: AttemptRecords;
   /** Runs when the worker has drained, whatever happened. */
   readonly close: () => Promise<void>;
 }
 
 /** Runs until a signal or a failure; resolves with the process's exit status. */
-export async function runWorker({ logger, worker, onShutdown, close }: WorkerProcess): Promise<number> {
+export async function runWorker({ logger, worker, records, close }: WorkerProcess): Promise<number> {
   let signals = 0;
   const shutDown = (why: string): void => {
     signals++;
@@ -24,7 +24,6 @@ export async function runWorker({ logger, worker, onShutdown, close }: WorkerPro
       process.exit(130);
     }
     logger.info({ why }, 'shutting down');
-    onShutdown?.();
     if (worker.getState() === 'RUNNING') worker.shutdown();
   };
   process.on('SIGINT', shutDown).on('SIGTERM', shutDown);
@@ -36,6 +35,8 @@ export async function runWorker({ logger, worker, onShutdown, close }: WorkerPro
     logger.info({ queue: worker.options.taskQueue, identity: worker.options.identity }, 'worker ready');
     process.send?.({ type: 'ready' });
     await running;
+    // Every attempt has been reported. Otherwise the records stay, and the next worker fails what is open.
+    await records.clear();
     return 0;
   } catch (error) {
     logger.fatal({ err: error }, 'worker failed');

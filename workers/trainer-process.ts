@@ -20,6 +20,8 @@ export interface TrainerProcessOptions {
   /** Program to fork; the trainer's own unless a test has another. */
   readonly program?: string;
   readonly firstPauseMs?: number;
+  /** Called with the process id of every start. */
+  readonly onStart?: (pid: number) => void;
 }
 
 const MAIN = fileURLToPath(new URL('../policy/trainer/main.ts', import.meta.url));
@@ -34,16 +36,18 @@ export class TrainerProcess {
   readonly #logger: Logger;
   readonly #program: string;
   readonly #firstPauseMs: number;
+  readonly #onStart: ((pid: number) => void) | undefined;
   #child: ChildProcess | undefined;
   #stopped = false;
   #supervision: Promise<void> | undefined;
   readonly #pause = new AbortController();
 
-  constructor({ url, logger, program = MAIN, firstPauseMs = 500 }: TrainerProcessOptions) {
+  constructor({ url, logger, program = MAIN, firstPauseMs = 500, onStart }: TrainerProcessOptions) {
     this.url = url;
     this.#logger = logger;
     this.#program = program;
     this.#firstPauseMs = firstPauseMs;
+    this.#onStart = onStart;
   }
 
   /** Process id of the running child, if there is one. */
@@ -110,6 +114,7 @@ export class TrainerProcess {
     });
     this.#child = child;
     this.#logger.info({ trainerPid: child.pid, url: this.url }, 'trainer process started');
+    if (child.pid !== undefined) this.#onStart?.(child.pid);
     try {
       const [code, signal] = (await once(child, 'exit')) as [number | null, NodeJS.Signals | null];
       return signal ?? `exit status ${String(code)}`;
@@ -123,8 +128,10 @@ export class TrainerProcess {
   async #answers(): Promise<boolean> {
     try {
       const response = await fetch(`${this.url}/health`, { signal: AbortSignal.timeout(2_000) });
-      await response.body?.cancel();
-      return response.ok;
+      if (!response.ok) return false;
+      // Not the one that a lost worker left behind, which ends any moment.
+      const { pid } = (await response.json()) as { pid?: unknown };
+      return pid !== undefined && pid === this.pid;
     } catch {
       return false;
     }

@@ -9,6 +9,7 @@
  *
  * Ends when its parent dies, and on SIGTERM after the current training call.
  */
+import { setTimeout as sleep } from 'node:timers/promises';
 import pino from 'pino';
 import { UserError } from '../../environment/errors.ts';
 import { openStore } from '../../records/artifacts.ts';
@@ -16,6 +17,10 @@ import { SamplerPool } from '../sampler-pool.ts';
 import { device } from '../tensorflow.ts';
 import { LocalTrainer } from './local.ts';
 import { startTrainerServer } from './server.ts';
+import type { RunningServer, TrainerServerOptions } from './server.ts';
+
+/** A trainer whose worker was killed ends with its current TensorFlow operation, and holds the port until then. */
+const PORT_PATIENCE_MS = 30_000;
 
 const logger = pino({ name: 'trainer', level: process.env['TERMINAL_RSI_LOG_LEVEL'] ?? 'info' }, pino.destination({ fd: 2, sync: true }));
 
@@ -28,10 +33,33 @@ function integer(name: string, fallback: number, least: number, most: number): n
   return value;
 }
 
+/** Starts the server, after a while if its port is still taken. */
+async function listen(options: TrainerServerOptions): Promise<RunningServer> {
+  const deadline = Date.now() + PORT_PATIENCE_MS;
+  for (let attempt = 1; ; attempt++) {
+    try {
+      return await startTrainerServer(options);
+    } catch (error) {
+      const taken = error instanceof UserError && (error.cause as NodeJS.ErrnoException | undefined)?.code === 'EADDRINUSE';
+      if (!taken || Date.now() > deadline) throw error;
+      if (attempt === 1) logger.warn({ port: options.port }, 'the port is taken: waiting for it');
+      await sleep(100);
+    }
+  }
+}
+
 async function main(): Promise<void> {
+  // Before anything that takes time: a parent that dies meanwhile would leave a trainer that nobody ends.
+  const parentGone = (): never => {
+    logger.warn('the parent process is gone');
+    process.exit(1);
+  };
+  process.on('disconnect', parentGone);
+  if (process.send !== undefined && !process.connected) parentGone();
+
   const store = openStore();
   const samplers = new SamplerPool((sha256) => store.directory({ sha256 }), { slots: integer('TERMINAL_RSI_SAMPLER_SLOTS', 48, 1, 4096) });
-  const server = await startTrainerServer({
+  const server = await listen({
     trainer: new LocalTrainer(),
     samplers,
     logger,
@@ -39,20 +67,16 @@ async function main(): Promise<void> {
     port: integer('TERMINAL_RSI_TRAINER_PORT', 0, 0, 65535),
     token: process.env['TERMINAL_RSI_TRAINER_TOKEN'],
   });
-  let closing = false;
+  let signals = 0;
   const close = (why: string): void => {
-    if (closing) return;
-    closing = true;
+    signals++;
+    if (signals > 1) process.exit(130);
     logger.info({ why }, 'trainer stops');
     void server.close().finally(() => process.exit(0));
   };
   process.on('SIGTERM', () => close('SIGTERM'));
   // Ctrl-C reaches the whole process group; the parent decides when its trainer ends.
   process.on('SIGINT', () => (process.connected ? undefined : close('SIGINT')));
-  process.on('disconnect', () => {
-    logger.warn('the parent process is gone');
-    process.exit(1);
-  });
   logger.info({ pid: process.pid, port: server.port, device: device() }, 'trainer ready');
   process.send?.({ type: 'ready', port: server.port });
 }

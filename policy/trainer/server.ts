@@ -57,7 +57,7 @@ export async function startTrainerServer(options: TrainerServerOptions): Promise
   server.keepAliveTimeout = 0;
   server.requestTimeout = 0;
   await new Promise<void>((resolve, reject) => {
-    server.once('error', (error) => reject(new UserError(`trainer cannot listen on ${options.host}:${options.port}: ${error.message}`)));
+    server.once('error', (error) => reject(new UserError(`trainer cannot listen on ${options.host}:${options.port}: ${error.message}`, { cause: error })));
     server.listen(options.port, options.host, resolve);
   });
   return {
