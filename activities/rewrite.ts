@@ -4,26 +4,35 @@
  */
 import { cancellationSignal } from '@temporalio/activity';
 import { InfrastructureError } from '../environment/errors.ts';
-import { addRewriteCounts, rewriteTask } from '../environment/rewriter.ts';
+import { rewriteTask } from '../environment/rewriter.ts';
 import type { RewriteOutcome } from '../environment/rewriter.ts';
 import type { EpisodeRecord, EpisodeVerdict } from '../environment/types.ts';
+import { addRewriteCounts } from '../method/rewrite-counts.ts';
 import type { ArtifactStore } from '../records/artifacts.ts';
 import { taskKey } from '../records/calibration.ts';
+import { readChunks } from '../records/chunks.ts';
 import type { ChunkResult, RewriteInput, RewriteResult } from '../workflows/contract.ts';
 import { forEachConcurrently } from './concurrency.ts';
 import type { RolloutDependencies } from './dependencies.ts';
 import { journalFile } from './episode-names.ts';
 import { startHeartbeat } from './heartbeat.ts';
 import { Journal } from './journal.ts';
+import { countRewrites } from './metrics.ts';
 import { VERIFICATIONS } from './verify.ts';
 
 export async function rewrite(deps: RolloutDependencies, input: RewriteInput): Promise<RewriteResult> {
   const { store, data } = deps;
   const { key, chunk, sandbox, tasks, keptPerTask, rollout: limits } = input;
-  const successes = await successesByTask(store, input.chunks);
+  const all = await readChunks(store, input.chunks);
+  const listed = input.places.map((place) => {
+    const found = all[place];
+    if (!found) throw new RangeError(`rewrite ${key.stage}: chunk ${place} of ${all.length} is not in the batch`);
+    return found;
+  });
+  const successes = await successesByTask(store, listed);
   const text = await deps.policy(await store.directory(input.policy));
   const provider = deps.provider(sandbox);
-  const chunks = input.chunks.map(({ rollout, verify }) => [rollout.episodes.sha256, verify.verdicts.sha256]);
+  const chunks = listed.map(({ rollout, verify }) => [rollout.episodes.sha256, verify.verdicts.sha256]);
   const inputs = { sandbox, keptPerTask, limits, policy: input.policy.sha256, chunks, tasks: tasks.map(({ checksum }) => checksum) };
   const journal = await Journal.open<RewriteOutcome>(journalFile(data, key, String(chunk)), inputs);
   let executions = 0;
@@ -46,6 +55,7 @@ export async function rewrite(deps: RolloutDependencies, input: RewriteInput): P
         signal,
       });
       await journal.append(name, outcome);
+      countRewrites(outcome.counts);
     });
     const outcomes = tasks.map(({ suite, id }) => {
       const outcome = journal.get(taskKey({ suite, taskId: id }));

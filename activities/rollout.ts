@@ -8,13 +8,14 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { InfrastructureError } from '../environment/errors.ts';
 import { runEpisode } from '../environment/harness.ts';
 import type { EpisodeResult } from '../environment/harness.ts';
-import type { Sampler } from '../environment/types.ts';
+import type { EpisodeRecord, Sampler } from '../environment/types.ts';
 import type { EpisodeRequest, RolloutInput, RolloutResult } from '../workflows/contract.ts';
 import { forEachConcurrently } from './concurrency.ts';
 import type { RolloutDependencies } from './dependencies.ts';
 import { episodeId, episodeSeed, journalFile } from './episode-names.ts';
 import { startHeartbeat } from './heartbeat.ts';
 import { Journal } from './journal.ts';
+import { countEpisode } from './metrics.ts';
 
 /** Each trainer restart costs an episode its session; more often than this in one episode, something else is wrong. */
 const RESTARTS_PER_EPISODE = 20;
@@ -29,7 +30,8 @@ export async function rollout(deps: RolloutDependencies, input: RolloutInput): P
   const inputs = { policy: policy.sha256, runSeed, sandbox, temperature, limits, tasks: episodes.map(({ task }) => task.checksum) };
   const journal = await Journal.open<EpisodeResult>(journalFile(data, key, String(chunk)), inputs);
   let restarts = 0;
-  const beat = startHeartbeat(() => ({ done: journal.size, total: episodes.length, restarts }));
+  let turns = 0;
+  const beat = startHeartbeat(() => ({ done: journal.size, total: episodes.length, turns, restarts }));
   try {
     const roll = async (request: EpisodeRequest, signal: AbortSignal): Promise<void> => {
       const id = episodeId(key, request);
@@ -49,12 +51,13 @@ export async function rollout(deps: RolloutDependencies, input: RolloutInput): P
             runKey: key.runKey,
             limits,
             ...text,
-            sampler: named(deps.sampler, `${key.runKey}/${activityInfo().attempt}/${restart}`),
+            sampler: named(deps.sampler, `${key.runKey}/${activityInfo().attempt}/${restart}`, () => turns++),
             policy: policy.sha256,
             temperature,
             signal,
           });
           await journal.append(id, result);
+          countEpisode(key, result.record);
           return;
         } catch (error) {
           if (!isSessionLost(error) || restart === RESTARTS_PER_EPISODE) throw error;
@@ -85,6 +88,7 @@ export async function rollout(deps: RolloutDependencies, input: RolloutInput): P
       episodeCount: results.length,
       agentTokens: results.reduce((sum, { record }) => sum + record.agentTokens, 0),
       totalTokens: results.reduce((sum, { record }) => sum + record.totalTokens, 0),
+      timeouts: results.reduce((sum, { record }) => sum + timeouts(record), 0),
     };
   } finally {
     beat.stop();
@@ -92,10 +96,20 @@ export async function rollout(deps: RolloutDependencies, input: RolloutInput): P
   }
 }
 
-/** Session names that neither another run nor an earlier attempt of this one uses. */
-function named(sampler: Sampler, prefix: string): Sampler {
+/** Commands that ran into a time limit, and an episode that did. */
+function timeouts({ turns, stopReason }: EpisodeRecord): number {
+  const commands = turns.flatMap((turn) => turn.commands).filter(({ timedOut }) => timedOut).length;
+  return commands + (stopReason === 'agent-timeout' ? 1 : 0);
+}
+
+/** Session names that neither another run nor an earlier attempt of this one uses. `answered`: after each turn, the progress of long episodes. */
+function named(sampler: Sampler, prefix: string, answered: () => void): Sampler {
   return {
-    sample: (request, signal) => sampler.sample({ ...request, sessionId: `${prefix}/${request.sessionId}` }, signal),
+    async sample(request, signal) {
+      const result = await sampler.sample({ ...request, sessionId: `${prefix}/${request.sessionId}` }, signal);
+      answered();
+      return result;
+    },
     endSession: (sessionId) => sampler.endSession(`${prefix}/${sessionId}`),
   };
 }

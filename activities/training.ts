@@ -15,6 +15,7 @@ import type { AdamSettings, TrainingContext, TrainingProgress } from '../policy/
 import type { BatchKey } from '../workflows/contract.ts';
 import type { GpuDependencies } from './dependencies.ts';
 import { startHeartbeat } from './heartbeat.ts';
+import { countStep } from './metrics.ts';
 
 /** Adam as in the published PPO recipes; the learning rate alone is a setting of the stage. */
 export function adam(learningRate: number): AdamSettings {
@@ -52,6 +53,7 @@ export async function train<T>(
       progress(progress) {
         last = progress;
         lastAt = Date.now();
+        countStep(key, activityInfo().activityType);
       },
     };
     const result = await loop(context, (name) => path.join(outputs, name));

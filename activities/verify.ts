@@ -13,6 +13,7 @@ import type { RolloutDependencies } from './dependencies.ts';
 import { journalFile } from './episode-names.ts';
 import { startHeartbeat } from './heartbeat.ts';
 import { Journal } from './journal.ts';
+import { countVerdict } from './metrics.ts';
 
 const RETRIES = 2;
 /** From this attempt on a sandbox that fails is the episode's doing (it may leave behind what no sandbox survives), not an outage. */
@@ -41,6 +42,7 @@ export async function verify(deps: RolloutDependencies, input: VerifyInput): Pro
       const task = await deps.task({ suite, id: taskId, checksum: record.taskChecksum });
       const verdict = await judge(task, snapshot, provider, key.runKey, signal);
       await journal.append(episodeId, { ...verdict, episodeId, suite, taskId, family, tier });
+      countVerdict(key, verdict);
     });
     const verdicts = records.map(({ episodeId }) => {
       const verdict = journal.get(episodeId);

@@ -1,6 +1,7 @@
 /** What the workers' activities are built from: the artifact store, sandboxes, tasks, policies and the trainer's clients. */
 import { readFile } from 'node:fs/promises';
 import path from 'node:path';
+import { countArtifact } from '../activities/metrics.ts';
 import type { GpuDependencies, PolicyText, RolloutDependencies, TrainerSupervisor } from '../activities/dependencies.ts';
 import { DockerProvider } from '../environment/docker.ts';
 import { EmbeddedProvider } from '../environment/embedded.ts';
@@ -12,6 +13,7 @@ import { HttpSampler, HttpTrainer } from '../policy/trainer/client.ts';
 import { openStore } from '../records/artifacts.ts';
 import { dataDirectory } from '../records/paths.ts';
 import { suiteDirectory } from '../suites/suites.ts';
+import { addressUrl, statusAddress } from './listen-address.ts';
 import type { Logger } from './runtime.ts';
 import { trainerUrl } from './trainer-url.ts';
 
@@ -19,9 +21,11 @@ export function rolloutDependencies(logger: Logger): RolloutDependencies & { clo
   const providers = new Map<SandboxKind, SandboxProvider>();
   const tasks = new TaskCache(logger);
   const policies = new Map<string, Promise<PolicyText>>();
+  const status = statusAddress();
   return {
-    store: openStore(),
+    store: openStore(countArtifact),
     data: dataDirectory(),
+    ...(status ? { reportUrl: (runKey) => `${addressUrl(status)}/reports/${runKey}/` } : {}),
     sampler: new HttpSampler(trainerUrl()),
     provider(kind) {
       let provider = providers.get(kind);
@@ -58,7 +62,7 @@ export function gpuDependencies(trainer: TrainerSupervisor): GpuDependencies {
   const stallSeconds = Number(process.env['TERMINAL_RSI_STALL_SECONDS'] ?? STALL_SECONDS);
   if (!(stallSeconds > 0))
     throw new UserError(`TERMINAL_RSI_STALL_SECONDS: got ${process.env['TERMINAL_RSI_STALL_SECONDS']}, expected a number above 0`);
-  return { store: openStore(), data: dataDirectory(), client: new HttpTrainer(trainerUrl()), trainer, stallSeconds };
+  return { store: openStore(countArtifact), data: dataDirectory(), client: new HttpTrainer(trainerUrl()), trainer, stallSeconds };
 }
 
 async function readPolicy(directory: string): Promise<PolicyText> {

@@ -9,6 +9,7 @@ import { GPU_TASK_QUEUE } from '../workflows/contract.ts';
 import { connect } from './connection.ts';
 import { gpuDependencies } from './dependencies.ts';
 import { AttemptRecords, endOrphans, failLostAttempts } from './lost-attempts.ts';
+import { Observability } from './observability.ts';
 import { runWorker } from './run.ts';
 import { createLogger, installRuntime } from './runtime.ts';
 import { TrainerProcess } from './trainer-process.ts';
@@ -21,10 +22,13 @@ try {
   const records = new AttemptRecords(data, logger);
   await endOrphans(data, logger);
   const trainer = new TrainerProcess({ url: trainerUrl(), logger, onStart: (pid) => void records.child(pid) });
+  const observability = new Observability({ name: 'gpu-worker', logger, trainer });
   try {
     trainer.start();
+    observability.waitingFor('the Temporal server');
     const { connection, namespace } = await connect(logger);
     // Before polling: the first TensorFlow operation may compile for minutes, which must not run against an activity's stall limit.
+    observability.waitingFor('the trainer');
     await trainer.ready();
     await failLostAttempts(connection, data, logger);
     const worker = await Worker.create({
@@ -32,7 +36,7 @@ try {
       namespace,
       taskQueue: GPU_TASK_QUEUE,
       activities: createGpuActivities(gpuDependencies(trainer)),
-      interceptors: { activity: [records.interceptor] },
+      interceptors: { activity: [...observability.interceptors, records.interceptor] },
       maxConcurrentActivityTaskExecutions: 1,
       // Step and loss in the live table come from heartbeats; the SDK would send one every 24 s. One slot costs the server little.
       maxHeartbeatThrottleInterval: '2s',
@@ -40,6 +44,7 @@ try {
       shutdownGraceTime: 0,
       shutdownForceTime: '9s',
     });
+    observability.watch(worker, connection);
     process.exitCode = await runWorker({ logger, worker, records, close: async () => await connection.close() });
   } finally {
     await trainer.stop();

@@ -1,19 +1,24 @@
 /** Process: workflows and CPU activities of queue `terminal-rsi`. Several may run, on several machines with one data folder. */
+import path from 'node:path';
 import { Worker } from '@temporalio/worker';
 import { createRolloutActivities } from '../activities/rollout-activities.ts';
+import { dataDirectory } from '../records/paths.ts';
 import { TASK_QUEUE } from '../workflows/contract.ts';
 import { loadWorkflowBundle, stampText } from './bundle.ts';
 import { connect } from './connection.ts';
 import { rolloutDependencies } from './dependencies.ts';
 import { AttemptRecords, failLostAttempts } from './lost-attempts.ts';
+import { Observability } from './observability.ts';
 import { runWorker } from './run.ts';
 import { createLogger, installRuntime } from './runtime.ts';
 
 const logger = createLogger('rollout-worker');
 try {
   installRuntime(logger);
+  const observability = new Observability({ name: 'rollout-worker', logger, runs: path.join(dataDirectory(), 'runs') });
   const bundle = await loadWorkflowBundle();
   logger.info({ stamp: stampText(bundle.stamp), origin: bundle.origin, file: bundle.file }, 'workflow bundle');
+  observability.waitingFor('the Temporal server');
   const { connection, namespace } = await connect(logger);
   const dependencies = rolloutDependencies(logger);
   const records = new AttemptRecords(dependencies.data, logger);
@@ -24,7 +29,7 @@ try {
     taskQueue: TASK_QUEUE,
     workflowBundle: bundle,
     activities: createRolloutActivities(dependencies),
-    interceptors: { activity: [records.interceptor] },
+    interceptors: { activity: [...observability.interceptors, records.interceptor] },
     // Each chunk is many concurrent episodes already: more chunks only wait for the sampler.
     maxConcurrentActivityTaskExecutions: 8,
     // Each cached workflow holds its own copy of the zod schemas.
@@ -33,6 +38,7 @@ try {
     shutdownGraceTime: 0,
     shutdownForceTime: '8s',
   });
+  observability.watch(worker, connection);
   process.exitCode = await runWorker({
     logger,
     worker,

@@ -1,8 +1,11 @@
 /** One pino logger and one Temporal Runtime per process: JSON lines, or readable text on a terminal. */
 import { Runtime } from '@temporalio/worker';
-import type { LogLevel, LogMetadata, Logger as TemporalLogger } from '@temporalio/worker';
+import type { LogLevel, LogMetadata, Logger as TemporalLogger, RuntimeOptions } from '@temporalio/worker';
 import { pino } from 'pino';
 import type { Logger } from 'pino';
+import { countWith } from '../activities/metrics.ts';
+import { addressUrl, metricsAddress } from './listen-address.ts';
+import { metricsExporter } from './metrics.ts';
 import { pinoPretty } from './pretty.ts';
 
 export type { Logger } from 'pino';
@@ -17,14 +20,30 @@ export function createLogger(name: string): Logger {
   return pino({ name, level, timestamp: pino.stdTimeFunctions.isoTime }, stream);
 }
 
-/** Must be called before anything else of the SDK: there is one Runtime per process. */
+/**
+ * Must be called before anything else of the SDK: there is one Runtime per process. With TERMINAL_RSI_METRICS_ADDRESS it serves
+ * metrics there. @throws UserError when that setting is wrong
+ */
 export function installRuntime(logger: Logger): void {
-  Runtime.install({
-    logger: temporalLogger(logger),
-    telemetryOptions: { logging: { filter: { core: 'WARN', other: 'ERROR' }, forward: {} } },
-    // workers/run.ts handles signals, because the SDK's own handler ignores a second one.
-    shutdownSignals: [],
-  });
+  const install = (telemetry: RuntimeOptions['telemetryOptions'] = {}): void => {
+    Runtime.install({
+      logger: temporalLogger(logger),
+      telemetryOptions: { logging: { filter: { core: 'WARN', other: 'ERROR' }, forward: {} }, ...telemetry },
+      // workers/run.ts handles signals, because the SDK's own handler ignores a second one.
+      shutdownSignals: [],
+    });
+  };
+  const address = metricsAddress();
+  if (!address) return install();
+  try {
+    install({ metrics: metricsExporter(address) });
+    logger.info({ url: `${addressUrl(address)}/metrics` }, 'metrics');
+  } catch (error) {
+    // A port that is taken must not stop training.
+    logger.error({ err: error }, 'no metrics');
+    install();
+  }
+  countWith(Runtime.instance().metricMeter);
 }
 
 const LEVELS = { TRACE: 'trace', DEBUG: 'debug', INFO: 'info', WARN: 'warn', ERROR: 'error' } as const;

@@ -38,6 +38,7 @@ export class TrainerProcess {
   readonly #firstPauseMs: number;
   readonly #onStart: ((pid: number) => void) | undefined;
   #child: ChildProcess | undefined;
+  #starts = 0;
   #stopped = false;
   #supervision: Promise<void> | undefined;
   readonly #pause = new AbortController();
@@ -53,6 +54,11 @@ export class TrainerProcess {
   /** Process id of the running child, if there is one. */
   get pid(): number | undefined {
     return this.#child?.pid;
+  }
+
+  /** How often it was started again. */
+  get restarts(): number {
+    return Math.max(0, this.#starts - 1);
   }
 
   start(): void {
@@ -113,6 +119,7 @@ export class TrainerProcess {
       stdio: ['ignore', 'inherit', 'inherit', 'ipc'],
     });
     this.#child = child;
+    this.#starts++;
     this.#logger.info({ trainerPid: child.pid, url: this.url }, 'trainer process started');
     if (child.pid !== undefined) this.#onStart?.(child.pid);
     try {
