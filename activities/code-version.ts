@@ -8,8 +8,16 @@ import { repoRoot } from '../records/paths.ts';
 
 const FOLDERS = ['activities', 'environment', 'method', 'policy', 'records', 'suites', 'workers', 'workflows'];
 
-/** First 12 hex digits of a SHA-256 over the folders' TypeScript sources (path, NUL, bytes), tests left out. */
-export async function sourceHash(folders: readonly string[] = FOLDERS): Promise<string> {
+/** Read once, when the process starts: a worker runs the code that it loaded, whatever is edited afterwards. */
+const running = hashSources(FOLDERS);
+running.catch(() => undefined);
+
+/** First 12 hex digits of a SHA-256 over the folders' TypeScript sources (path, NUL, bytes), tests left out; by default of the code that runs. */
+export async function sourceHash(folders?: readonly string[]): Promise<string> {
+  return folders === undefined ? await running : await hashSources(folders);
+}
+
+async function hashSources(folders: readonly string[]): Promise<string> {
   const hash = createHash('sha256');
   for (const folder of folders) {
     for (const file of await sources(folder)) hash.update(`${file}\0`).update(await readFile(path.join(repoRoot, file)));

@@ -2,7 +2,7 @@
  * From errors to Temporal failures. Whose fault it is decides whether another attempt can help:
  *
  *   InfrastructureError (with TrainerLostError, SessionLostError)    retried, as long as the activity's options allow
- *   TaskError, UserError, NumericalError, ArtifactError              not retried: the same input gives the same error
+ *   TaskError, UserError, NumericalError, ArtifactError, LedgerError not retried: the same input gives the same error
  *   anything else                                                    retried a few times: a bug looks the same each time
  */
 import { activityInfo, cancellationSignal } from '@temporalio/activity';
@@ -10,6 +10,7 @@ import { ApplicationFailure, TemporalFailure } from '@temporalio/common';
 import { InfrastructureError, TaskError, UserError } from '../environment/errors.ts';
 import { NumericalError } from '../policy/errors.ts';
 import { ArtifactError } from '../records/artifacts.ts';
+import { LedgerError } from '../records/ledger.ts';
 
 const UNEXPECTED_ATTEMPTS = 5;
 /** The server cuts failures at 4 KB; the log has the whole text. */
@@ -53,7 +54,7 @@ export function toFailure(error: unknown, attempt: number): Error {
     });
   };
   if (error instanceof InfrastructureError) return failure('InfrastructureError', false);
-  for (const kind of [TaskError, UserError, NumericalError, ArtifactError]) {
+  for (const kind of [TaskError, UserError, NumericalError, ArtifactError, LedgerError]) {
     if (error instanceof kind) return failure(error.name, true);
   }
   return failure(error instanceof Error ? error.name : 'Error', attempt >= UNEXPECTED_ATTEMPTS);

@@ -1,22 +1,21 @@
 /** What a run starts from: the base policy as an artifact, the suites and training tasks, and which configuration and code it is. */
-import { createHash } from 'node:crypto';
 import { existsSync } from 'node:fs';
 import path from 'node:path';
 import { UserError } from '../environment/errors.ts';
 import { deriveSeed, Random } from '../method/seeds.ts';
-import { canonicalJson } from '../records/canonical-json.ts';
+import { canonicalHash } from '../records/canonical-json.ts';
+import { Ledger } from '../records/ledger.ts';
+import { configChanges, findRun } from '../records/lineage.ts';
 import { repoRoot } from '../records/paths.ts';
 import { listSuites, listTraining } from '../suites/suites.ts';
 import type { PrepareRunInput, PrepareRunResult, TaskListing } from '../workflows/contract.ts';
-import { codeVersion } from './code-version.ts';
+import { codeVersion, sourceHash } from './code-version.ts';
 import type { RolloutDependencies } from './dependencies.ts';
 
 const POLICY_FILES = ['config.json', 'tokenizer.json', 'model.safetensors'];
 
-export async function prepareRun(
-  { store, reportUrl }: RolloutDependencies,
-  { runKey, config }: PrepareRunInput,
-): Promise<PrepareRunResult> {
+export async function prepareRun({ store, data, reportUrl }: RolloutDependencies, input: PrepareRunInput): Promise<PrepareRunResult> {
+  const { runKey, config } = input;
   const directory = path.resolve(repoRoot, config.basePolicy);
   const missing = POLICY_FILES.filter((file) => !existsSync(path.join(directory, file)));
   if (missing.length > 0) {
@@ -29,15 +28,41 @@ export async function prepareRun(
     const tasks = tasksPerSuite === 0 ? suite.tasks : mixFamilies(suite.tasks).slice(0, tasksPerSuite);
     return { ...suite, tasks };
   });
-  const training = mixFamilies(listTraining(), new Random(deriveSeed(config.seed, 'training-order')));
+  const shuffled = mixFamilies(listTraining(), new Random(deriveSeed(config.seed, 'training-order')));
+  const training = config.trainingTasks === 0 ? shuffled : shuffled.slice(0, config.trainingTasks);
+  const basePolicy = await store.putDirectory('policy', directory);
+  const tasksHash = canonicalHash({ suites, training });
+  const version = await codeVersion();
+  await openLedger(data, input, { basePolicy: basePolicy.sha256, tasksHash, codeVersion: version });
   return {
-    basePolicy: await store.putDirectory('policy', directory),
-    suites,
-    training: config.trainingTasks === 0 ? training : training.slice(0, config.trainingTasks),
-    configHash: createHash('sha256').update(canonicalJson(config)).digest('hex'),
-    codeVersion: await codeVersion(),
+    ...{ basePolicy, suites, training, tasksHash, configHash: canonicalHash(config), codeVersion: version },
     ...(reportUrl ? { reportUrl: reportUrl(runKey) } : {}),
   };
+}
+
+/** The first record of the run. A fork says where it is from and which settings it changes. */
+async function openLedger(
+  data: string,
+  { runKey, workflowId, config }: PrepareRunInput,
+  inputs: { readonly basePolicy: string; readonly tasksHash: string; readonly codeVersion: string },
+): Promise<void> {
+  const { fork } = config;
+  const parent = fork ? await new Ledger(data, await findRun(data, fork.run)).read() : [];
+  const before = parent.find((record) => record.kind === 'opened');
+  const last = parent.at(-1);
+  if (fork && (!before || !last)) throw new UserError(`fork.run: run ${fork.run} has no ledger to go on from`);
+  const { codeVersion: version, ...hashes } = inputs;
+  await new Ledger(data, runKey).append({
+    kind: 'opened',
+    content: {
+      ...{ config, configHash: canonicalHash(config), seed: config.seed, code: await sourceHash(), ...hashes },
+      ...(fork && before ? { fork: { from: fork.from, changes: configChanges(before.content.config, config) } } : {}),
+    },
+    observed: {
+      ...{ recordedAt: new Date().toISOString(), workflowId, codeVersion: version },
+      ...(fork && last ? { forkedFrom: { runKey: last.runKey, index: last.index, hash: last.hash } } : {}),
+    },
+  });
 }
 
 /** One task of each family in turn, so that any stretch of the list has a mix of families. `random` shuffles within and among families. */

@@ -6,11 +6,14 @@ import type { RewardedEpisode } from '../policy/types.ts';
 import type { ArtifactStore } from '../records/artifacts.ts';
 import { verdictProgress } from '../records/calibration.ts';
 import type { Calibration } from '../records/calibration.ts';
+import { readChunks } from '../records/chunks.ts';
 import type { ChunkResult, RewardInput, RewardResult } from '../workflows/contract.ts';
 import type { RolloutDependencies } from './dependencies.ts';
 
 export async function reward({ store }: Pick<RolloutDependencies, 'store'>, input: RewardInput): Promise<RewardResult> {
-  const { chunks, familyChunks, settings } = input;
+  const { settings } = input;
+  const chunks = await readChunks(store, input.chunks);
+  const familyChunks = await readChunks(store, input.familyChunks);
   const calibration = await store.readJson<Calibration>(input.calibration);
   const families = calibrateFamilies(
     (await readVerdicts(store, familyChunks)).flatMap((verdict) => {

@@ -6,6 +6,7 @@ import { evaluate } from './evaluate.ts';
 import { activity } from './failures.ts';
 import { beating } from './heartbeat.ts';
 import { prepareRun } from './prepare-run.ts';
+import { closeRun, openStage, recordStage } from './record-stage.ts';
 import { report } from './report.ts';
 import { reward } from './reward.ts';
 import { rewrite } from './rewrite.ts';
@@ -22,6 +23,10 @@ export function createRolloutActivities(deps: RolloutDependencies): RolloutActiv
     reward: activity(beating((input) => reward(deps, input))),
     evaluate: activity(beating((input) => evaluate(deps, input))),
     report: activity(beating((input) => report(deps, input))),
+    collectChunks: activity(beating((input) => deps.store.putJsonLines('chunks', input.chunks))),
+    openStage: activity(beating((input) => openStage(deps, input))),
+    recordStage: activity(beating((input) => recordStage(deps, input))),
+    closeRun: activity(beating((input) => closeRun(deps, input))),
     sweep: activity(beating(async ({ runKey, sandbox }) => ({ removed: await deps.provider(sandbox).sweep(runKey) }))),
   };
 }

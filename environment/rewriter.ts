@@ -13,7 +13,7 @@ import { buildRunbook, runbookCommands } from '../method/runbook.ts';
 import type { ObservedCommand, Runbook } from '../method/runbook.ts';
 import { screenContaminated, screenDuplicate, screenIrrelevant, screenLeak, screenTamper } from '../method/screens.ts';
 import type { ContaminationIndex, ScreenFinding } from '../method/screens.ts';
-import type { RewriteCounts } from '../workflows/contract.ts';
+import type { RewriteCounts } from '../method/rewrite-counts.ts';
 import { runCommands } from './harness.ts';
 import type { CommandsOptions, EpisodeLimits, EpisodeResult } from './harness.ts';
 import type { EpisodeCodec, EpisodeRecord, EpisodeTokens, SandboxProvider, Task, Verdict } from './types.ts';
@@ -126,14 +126,6 @@ export async function rewriteTask(options: RewriteOptions): Promise<RewriteOutco
     examples,
     counts: { successes: options.successes.length, kept: kept.length, executions: bench.executions, dropped: countDrops(decided) },
   };
-}
-
-/** Sum of the counts of several tasks. */
-export function addRewriteCounts(counts: readonly RewriteCounts[]): RewriteCounts {
-  const dropped: Record<string, number> = {};
-  for (const one of counts) for (const [rule, count] of Object.entries(one.dropped)) dropped[rule] = (dropped[rule] ?? 0) + count;
-  const sum = (of: (one: RewriteCounts) => number): number => counts.reduce((total, one) => total + of(one), 0);
-  return { successes: sum((c) => c.successes), kept: sum((c) => c.kept), executions: sum((c) => c.executions), dropped };
 }
 
 /** One candidate for each distinct command list; the turns of `script` episodes are flattened to their commands. */

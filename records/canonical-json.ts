@@ -2,6 +2,7 @@
  * JSON with one spelling per value, so that equal values have equal hashes: keys sorted by UTF-16 code units (as in
  * RFC 8785), no white space, and an error where `JSON.stringify` would silently change the value.
  */
+import { createHash } from 'node:crypto';
 
 /**
  * Canonical JSON of `value`. Properties that are `undefined` are left out, because absent and undefined mean the same here.
@@ -10,6 +11,11 @@
  */
 export function canonicalJson(value: unknown): string {
   return encode(value, '$');
+}
+
+/** Hex SHA-256 of the canonical JSON: equal values, equal hashes. Throws as `canonicalJson` does. */
+export function canonicalHash(value: unknown): string {
+  return createHash('sha256').update(canonicalJson(value)).digest('hex');
 }
 
 function encode(value: unknown, place: string): string {

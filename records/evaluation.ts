@@ -4,9 +4,11 @@
  */
 import type { EpisodeVerdict, Tier } from '../environment/types.ts';
 import { scoreStage, tierMeans, type EvaluatedEpisode } from '../method/evaluation.ts';
-import type { ChunkResult, EvaluateResult, SuiteListing, SuiteMetric } from '../workflows/contract.ts';
+import type { EvaluateResult, SuiteListing, SuiteMetric } from '../workflows/contract.ts';
 import type { ArtifactStore } from './artifacts.ts';
 import { verdictProgress, type Calibration } from './calibration.ts';
+import { readChunks } from './chunks.ts';
+import type { ArtifactRef } from './types.ts';
 
 export interface TaskScore {
   readonly taskId: string;
@@ -37,7 +39,7 @@ export interface EvaluationTable {
 export interface BuildEvaluationInput {
   readonly suites: readonly SuiteListing[];
   /** One list of verified chunks per independent evaluation. */
-  readonly repeats: readonly (readonly ChunkResult[])[];
+  readonly repeats: readonly (readonly ArtifactRef[])[];
   readonly calibration: Calibration;
   readonly store: ArtifactStore;
 }
@@ -47,7 +49,8 @@ export interface BuildEvaluationInput {
  * Throws RangeError for an episode of an unlisted task and where a suite has no verdict at all, ArtifactError for missing or changed artifacts.
  */
 export async function buildEvaluation(input: BuildEvaluationInput): Promise<{ table: EvaluationTable; result: EvaluateResult }> {
-  const { suites, repeats, calibration, store } = input;
+  const { suites, calibration, store } = input;
+  const repeats = await Promise.all(input.repeats.map((parts) => readChunks(store, parts)));
   const listed = new Set(suites.flatMap((suite) => suite.tasks.map((task) => `${suite.name}/${task.id}`)));
   const episodes: EvaluatedEpisode[] = [];
   for (const [repeat, chunks] of repeats.entries()) {
@@ -87,6 +90,7 @@ export async function buildEvaluation(input: BuildEvaluationInput): Promise<{ ta
     episodes: episodes.length,
     tokens,
     noVerdict: scores.noVerdict,
+    chunks: input.repeats.flat(),
   };
   return { table, result };
 }

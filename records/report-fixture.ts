@@ -94,7 +94,7 @@ export async function fixtureChunk(
   return {
     rollout: {
       ...{ episodes: await store.putJsonLines('episodes', episodes), tokens: empty, snapshots: empty },
-      ...{ episodeCount: episodes.length, agentTokens: 20 * episodes.length, totalTokens: 90 * episodes.length },
+      ...{ episodeCount: episodes.length, agentTokens: 20 * episodes.length, totalTokens: 90 * episodes.length, timeouts: 0 },
     },
     verify: {
       ...{ verdicts: await store.putJsonLines('verdicts', verdicts), noVerdict: 0 },
@@ -106,6 +106,11 @@ export async function fixtureChunk(
   };
 }
 
+/** A batch's list of chunks, as the activity `collectChunks` stores it. */
+export async function fixtureChunks(store: ArtifactStore, chunks: readonly ChunkResult[]): Promise<ArtifactRef> {
+  return await store.putJsonLines('chunks', chunks);
+}
+
 /** A complete five-stage input whose last stage is not adopted. */
 export async function fixtureReportInput(store: ArtifactStore): Promise<ReportInput> {
   const suites = fixtureSuites();
@@ -114,21 +119,25 @@ export async function fixtureReportInput(store: ArtifactStore): Promise<ReportIn
   for (const [i, name] of ['Base', 'RSR-1', 'RPR-1', 'RSR-2', 'RPR-2'].entries()) {
     const skill = [0.3, 0.5, 0.65, 0.8, 0.78][i] ?? 0;
     const repeats = [];
-    for (let repeat = 0; repeat < 3; repeat++) repeats.push([await fixtureChunk(store, suites, skill, `${name}-evaluation-${repeat}`)]);
+    for (let repeat = 0; repeat < 3; repeat++)
+      repeats.push([await fixtureChunks(store, [await fixtureChunk(store, suites, skill, `${name}-evaluation-${repeat}`)])]);
     const { result } = await buildEvaluation({ suites, repeats, calibration, store });
     const kind = name === 'Base' ? 'base' : name.startsWith('RSR') ? 'rsr' : 'rpr';
     const chunks = kind === 'base' ? [] : [await fixtureChunk(store, suites, skill - 0.1, `${name}-train`)];
+    const episodes = 48 * chunks.length;
     stages.push({
       ...{
         name,
         kind,
         policy: await fixturePolicy(store, name),
-        chunks,
+        batches: chunks.length === 0 ? [] : [{ purpose: 'rollout', chunks: [await fixtureChunks(store, chunks)] }],
+        ...{ runbooks: [], examples: [], decidedBy: { start: 'rule', adoption: 'rule' }, record: { index: i + 1, hash: '0'.repeat(64) } },
         evaluation: result,
         adopted: name !== 'RPR-2',
         decision: name === 'RPR-2' ? 'dev 80.0 % → 60.0 %: drop of 20.0 % is more than the limit' : 'dev: not lower',
       },
-      ...{ episodes: 48 * chunks.length, tokens: 960 * chunks.length, seconds: 30 + i },
+      counts: { episodes, passed: 0, failed: episodes, noVerdict: 0, agentTokens: 20 * episodes, totalTokens: 90 * episodes, timeouts: 0 },
+      seconds: 30 + i,
       ...(kind === 'rsr'
         ? {
             rewrite: { successes: 20, kept: 12, executions: 90, dropped: { duplicate: 5, irrelevant: 2, tamper: 1 } },

@@ -95,8 +95,8 @@ function tiles(input: ReportInput): Html {
     ${tile('Wall time', `${Math.floor(wallSeconds / 60)} min ${Math.round(wallSeconds % 60)} s`)}
     ${tile(
       'Training episodes',
-      sum((stage) => stage.episodes),
-      `${sum((stage) => stage.tokens)} agent tokens`,
+      sum((stage) => stage.counts.episodes),
+      `${sum((stage) => stage.counts.agentTokens)} agent tokens`,
     )}
     ${tile(
       'Evaluation episodes',
@@ -149,8 +149,8 @@ function stageList(stages: readonly StageResult[]): Html {
     stage.name,
     html`<span class="badge ${stage.adopted ? 'good' : 'bad'}">${stage.adopted ? 'adopted' : 'not adopted'}</span>`,
     stage.reward?.toUpperCase(),
-    stage.episodes.toLocaleString('en-US'),
-    stage.tokens.toLocaleString('en-US'),
+    stage.counts.episodes.toLocaleString('en-US'),
+    stage.counts.agentTokens.toLocaleString('en-US'),
     `${Math.round(stage.seconds)} s`,
     html`<code title="${stage.policy.sha256}">${stage.policy.sha256.slice(0, 12)}</code>`,
     `${stage.decision}${stage.stopped ? ` (${stage.stopped})` : ''}`,

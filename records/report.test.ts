@@ -7,7 +7,7 @@ import type { EpisodeVerdict } from '../environment/types.ts';
 import { ArtifactStore } from './artifacts.ts';
 import { buildEvaluation } from './evaluation.ts';
 import { escapeHtml, html } from './html.ts';
-import { fixtureCalibration, fixtureChunk, fixtureReportInput, fixtureSuites } from './report-fixture.ts';
+import { fixtureCalibration, fixtureChunk, fixtureChunks, fixtureReportInput, fixtureSuites } from './report-fixture.ts';
 import { writeReport } from './report.ts';
 import { buildResult, runResultSchema } from './result.ts';
 import { auditRun } from './reward-audit.ts';
@@ -59,7 +59,7 @@ describe('evaluation', () => {
     ]);
     const { table, result } = await buildEvaluation({
       suites,
-      repeats: [[chunk], [chunk]],
+      repeats: [[await fixtureChunks(store, [chunk])], [await fixtureChunks(store, [chunk])]],
       calibration: fixtureCalibration(suites),
       store,
     });
@@ -79,11 +79,18 @@ describe('evaluation', () => {
     const suites = fixtureSuites().slice(0, 1);
     const chunk = await chunkOf([{ taskId: 'unknown', outcome: 'passed', checks: three(true, true, true) }]);
     await assert.rejects(
-      buildEvaluation({ suites, repeats: [[chunk]], calibration: fixtureCalibration(fixtureSuites()), store }),
+      buildEvaluation({
+        suites,
+        repeats: [[await fixtureChunks(store, [chunk])]],
+        calibration: fixtureCalibration(fixtureSuites()),
+        store,
+      }),
       /core\/unknown is of no listed suite/,
     );
   });
 });
+
+const trainedOn = async (chunk: ChunkResult) => ({ batches: [{ purpose: 'rollout', chunks: [await fixtureChunks(store, [chunk])] }] });
 
 describe('reward audit of a run', () => {
   it('re-scores stored verdicts under both rewards, FDR scaled by the first training episodes', async () => {
@@ -95,7 +102,7 @@ describe('reward audit of a run', () => {
       { outcome: 'passed', checks: three(true, true, true) },
       { outcome: 'no-verdict' },
     ]);
-    const audit = await auditRun(store, [{ chunks: [] }, { chunks: [first] }, { chunks: [later] }], calibration, {
+    const audit = await auditRun(store, [{ batches: [] }, await trainedOn(first), await trainedOn(later)], calibration, {
       fdrFloor: 0.1,
       sprBonus: 0.25,
       sprCap: 0.5,
@@ -110,7 +117,7 @@ describe('reward audit of a run', () => {
   });
 
   it('is undefined for a run that trained on nothing', async () => {
-    assert.equal(await auditRun(store, [{ chunks: [] }], fixtureCalibration([]), { fdrFloor: 0.1, sprBonus: 0, sprCap: 0.5 }), undefined);
+    assert.equal(await auditRun(store, [{ batches: [] }], fixtureCalibration([]), { fdrFloor: 0.1, sprBonus: 0, sprCap: 0.5 }), undefined);
   });
 });
 

@@ -119,6 +119,8 @@ function stageOf(stage: StageResult): unknown {
   return {
     ...stage,
     policySha256: stage.policy.sha256,
+    episodes: stage.counts.episodes,
+    tokens: stage.counts.agentTokens,
     suites: evaluation.suites.map(({ scores, ...suite }) => ({ ...suite, repeats: scores })),
     fourSuiteMean: evaluation.fourSuiteMean,
     fourSuiteStandardError: evaluation.fourSuiteStandardError,

@@ -8,6 +8,7 @@ import type { RunConfig } from '../workflows/config.ts';
 import type { StageResult } from '../workflows/contract.ts';
 import type { ArtifactStore } from './artifacts.ts';
 import { verdictProgress, type Calibration } from './calibration.ts';
+import { readChunks } from './chunks.ts';
 
 /**
  * FDR divides by each family's mean progress over the run's first training episodes (those of the base policy): a mean over the
@@ -16,14 +17,15 @@ import { verdictProgress, type Calibration } from './calibration.ts';
  */
 export async function auditRun(
   store: ArtifactStore,
-  stages: readonly Pick<StageResult, 'chunks'>[],
+  stages: readonly Pick<StageResult, 'batches'>[],
   calibration: Calibration,
   settings: RunConfig['reward'],
 ): Promise<{ fdr: RewardAudit; spr: RewardAudit } | undefined> {
-  const first = stages.find((stage) => stage.chunks.length > 0);
+  const first = stages.find((stage) => stage.batches.length > 0);
   const episodes: { family: string; passed: boolean; progress: number; first: boolean }[] = [];
   for (const stage of stages) {
-    for (const chunk of stage.chunks) {
+    const parts = stage.batches.flatMap((batch) => batch.chunks);
+    for (const chunk of await readChunks(store, parts)) {
       for (const verdict of await store.readJsonLines<EpisodeVerdict>(chunk.verify.verdicts)) {
         const progress = verdictProgress(calibration, verdict);
         if (progress !== undefined)

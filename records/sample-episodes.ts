@@ -2,6 +2,7 @@
 import type { EpisodeRecord, EpisodeVerdict } from '../environment/types.ts';
 import type { StageResult } from '../workflows/contract.ts';
 import type { ArtifactStore } from './artifacts.ts';
+import { readChunks } from './chunks.ts';
 
 export interface SampleEpisode {
   readonly stage: string;
@@ -13,12 +14,13 @@ export interface SampleEpisode {
 /** The first success and the first failure of each stage, from its last chunk backwards: late episodes show where the stage got to. */
 export async function sampleEpisodes(
   store: ArtifactStore,
-  stages: readonly Pick<StageResult, 'name' | 'chunks'>[],
+  stages: readonly Pick<StageResult, 'name' | 'batches'>[],
 ): Promise<SampleEpisode[]> {
   const samples: SampleEpisode[] = [];
   for (const stage of stages) {
     const wanted = new Set<'passed' | 'failed'>(['passed', 'failed']);
-    for (const chunk of stage.chunks.toReversed()) {
+    const parts = stage.batches.flatMap((batch) => batch.chunks);
+    for (const chunk of (await readChunks(store, parts)).toReversed()) {
       if (wanted.size === 0) break;
       const verdicts = await store.readJsonLines<EpisodeVerdict>(chunk.verify.verdicts);
       const chosen = [...wanted].flatMap((outcome) => verdicts.find((verdict) => verdict.outcome === outcome) ?? []);

@@ -21,10 +21,13 @@ export type ArtifactKind =
   | 'tokens' // JSON lines of EpisodeTokens
   | 'snapshots' // JSON lines of WorkspaceSnapshot
   | 'verdicts' // JSON lines of EpisodeVerdict
+  | 'chunks' // JSON lines of ChunkResult: the artifacts of a batch, chunk by chunk
   | 'runbooks' // JSON lines of Runbook with its screening decision
   | 'batch' // JSON lines of RewardedEpisode, what critic warm-up and PPO train on
   | 'examples' // JSON lines of EpisodeTokens kept for fine-tuning
   | 'calibration' // JSON: valid checks per task and family statistics
   | 'metrics' // JSON: training metrics of one activity
   | 'evaluation' // JSON: EvaluationTable
-  | 'result'; // JSON: RunResult
+  | 'result' // JSON: RunResult
+  | 'stage' // JSON: StageResult without what differs between equal runs
+  | 'history'; // JSON: a workflow's history as Temporal exports it

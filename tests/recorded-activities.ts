@@ -6,7 +6,7 @@ import { createHash } from 'node:crypto';
 import { ApplicationFailure } from '@temporalio/common';
 import type { ArtifactKind, ArtifactRef } from '../records/types.ts';
 import type { PpoMetrics } from '../policy/types.ts';
-import type { EvaluateResult, GpuActivities, RolloutActivities, SuiteListing, TaskListing } from '../workflows/contract.ts';
+import type { EvaluateResult, GpuActivities, RolloutActivities, StageResult, SuiteListing, TaskListing } from '../workflows/contract.ts';
 
 export interface Call {
   readonly name: keyof RolloutActivities | keyof GpuActivities;
@@ -22,6 +22,8 @@ export interface Behaviour {
   /** `<stage>/<purpose>` of PPO iterations that leave the finite range. */
   readonly numericalError?: string;
   readonly rejected?: readonly string[];
+  /** Stages that `openStage` finds finished. */
+  readonly finished?: Readonly<Record<string, StageResult>>;
   /** Awaited before an activity answers. */
   readonly before?: (call: Call) => Promise<void> | undefined;
 }
@@ -54,7 +56,14 @@ export function recordedActivities(behaviour: Behaviour = {}): { calls: Call[]; 
   const rollout: RolloutActivities = {
     async prepareRun(input) {
       await record('prepareRun', input);
-      return { basePolicy: artifact('policy', 'base'), suites, training: tasks('train', 6), configHash: 'c', codeVersion: 'v' };
+      return {
+        basePolicy: artifact('policy', 'base'),
+        suites,
+        training: tasks('train', 6),
+        tasksHash: 't',
+        configHash: 'c',
+        codeVersion: 'v',
+      };
     },
     async calibrate(input) {
       await record('calibrate', input);
@@ -68,7 +77,7 @@ export function recordedActivities(behaviour: Behaviour = {}): { calls: Call[]; 
       const count = episodes.length;
       return {
         ...{ episodes: artifact('episodes', name), tokens: artifact('tokens', name), snapshots: artifact('snapshots', name) },
-        ...{ episodeCount: count, agentTokens: 10 * count, totalTokens: 100 * count },
+        ...{ episodeCount: count, agentTokens: 10 * count, totalTokens: 100 * count, timeouts: 0 },
       };
     },
     async verify(input) {
@@ -92,6 +101,23 @@ export function recordedActivities(behaviour: Behaviour = {}): { calls: Call[]; 
     async evaluate(input) {
       await record('evaluate', input);
       return evaluationOf(behaviour.dev?.[input.key.stage] ?? 0.5, input.repeats.length);
+    },
+    async collectChunks(input) {
+      await record('collectChunks', input);
+      return artifact('chunks', JSON.stringify(input.chunks));
+    },
+    async openStage(input) {
+      await record('openStage', input);
+      const finished = behaviour.finished?.[input.stage];
+      return { stageKey: `key of ${input.stage}`, codeVersion: 'v', ...(finished ? { finished } : {}) };
+    },
+    async recordStage(input) {
+      await record('recordStage', input);
+      return { index: calls.filter(({ name }) => name === 'recordStage').length, hash: `record of ${input.stage}` };
+    },
+    async closeRun(input) {
+      await record('closeRun', input);
+      return { index: input.stages.length + 1, hash: 'last record' };
     },
     async sweep(input) {
       await record('sweep', input);
@@ -149,6 +175,6 @@ function evaluationOf(dev: number, repeats: number): EvaluateResult {
       fourSuiteMean: dev,
       fourSuiteStandardError: 0,
     },
-    ...{ tiers: { easy: dev }, episodes: 23 * repeats, tokens: 100, noVerdict: 0 },
+    ...{ tiers: { easy: dev }, episodes: 23 * repeats, tokens: 100, noVerdict: 0, chunks: [] },
   };
 }

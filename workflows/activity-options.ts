@@ -8,7 +8,7 @@ import { GPU_TASK_QUEUE } from './contract.ts';
 import type { GpuActivities, RolloutActivities } from './contract.ts';
 
 /** Trying again cannot help: the task, the input, the numbers or a stored artifact are wrong. See activities/failures.ts. */
-const nonRetryableErrorTypes = ['TaskError', 'UserError', 'NumericalError', 'ArtifactError', 'InvalidConfig'];
+const nonRetryableErrorTypes = ['TaskError', 'UserError', 'NumericalError', 'ArtifactError', 'LedgerError', 'InvalidConfig'];
 
 /**
  * Bounded, because an oversized payload fails retryably and would be tried for ever. Generous, because a worker, trainer
@@ -46,8 +46,9 @@ const training: ActivityOptions = {
   retry,
 };
 
-export const { prepareRun, evaluate, reward, report, sweep } =
-  proxyActivities<Pick<RolloutActivities, 'prepareRun' | 'evaluate' | 'reward' | 'report' | 'sweep'>>(brief);
+type Brief = Exclude<keyof RolloutActivities, 'calibrate' | 'rollout' | 'verify' | 'rewrite'>;
+export const { prepareRun, evaluate, reward, report, sweep, collectChunks, openStage, recordStage, closeRun } =
+  proxyActivities<Pick<RolloutActivities, Brief>>(brief);
 export const { calibrate, rollout, verify, rewrite } =
   proxyActivities<Pick<RolloutActivities, 'calibrate' | 'rollout' | 'verify' | 'rewrite'>>(episodes);
 export const { fineTuneActor, warmUpCritic, jointPpo } = proxyActivities<GpuActivities>(training);

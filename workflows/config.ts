@@ -152,5 +152,20 @@ export const runConfigSchema = z.strictObject({
   rpr: rpr.meta({ description: 'Recursive Policy-Refine: critic warm-up and joint PPO.' }),
   reward: reward.meta({ description: 'Constants of the two reward functions.' }),
   adoption: adoption.meta({ description: 'Whether a run goes on with what a stage trained.' }),
+  reuse: z.enum(['lineage', 'any', 'never']).default('lineage').meta({
+    description:
+      'Whose finished stages are reused where inputs, code and configuration are equal: those of this run (after a reset) and of the run it was forked from, of any run in the data folder, or none.',
+  }),
+  fork: z
+    .strictObject({
+      run: z.string().min(1).meta({ description: 'Workflow id or run key of a run in this data folder.' }),
+      from: z
+        .string()
+        .regex(/^(RSR|RPR)-[1-8]$/, 'expected a stage such as RPR-1')
+        .meta({ description: 'First stage of its own; those before it are taken over from `run` as they are.' }),
+    })
+    .nullable()
+    .default(null)
+    .meta({ description: 'Go on from the stages of another run (`npm run resume -- RUN --from STAGE --fork`).' }),
 });
 export type RunConfig = z.infer<typeof runConfigSchema>;

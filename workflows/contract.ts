@@ -3,6 +3,7 @@
  * safe inside the workflow sandbox.
  */
 import type { HarnessName, SandboxKind, Tier } from '../environment/types.ts';
+import type { RewriteCounts } from '../method/rewrite-counts.ts';
 import type { FineTuneMetrics, PpoMetrics, WarmUpMetrics } from '../policy/types.ts';
 import type { ArtifactRef } from '../records/types.ts';
 import type { RunConfig } from './config.ts';
@@ -80,6 +81,8 @@ export interface RolloutResult {
   readonly episodeCount: number;
   readonly agentTokens: number;
   readonly totalTokens: number;
+  /** Commands of the agents that ran into a time limit: the one thing in an episode that a slow machine can change. */
+  readonly timeouts: number;
 }
 export interface VerifyInput {
   readonly key: BatchKey;
@@ -110,15 +113,28 @@ export interface EpisodeBatchInput {
   readonly temperature: number;
   readonly rollout: RunConfig['rollout'];
   readonly groups: readonly EpisodeGroup[];
+  /** At most this many progress signals: each costs the training run's history up to four events. */
+  readonly signals: number;
   /** Where a continued execution of a large batch goes on. */
-  readonly resume?: { readonly chunks: readonly ChunkResult[]; readonly paused: boolean };
+  readonly resume?: { readonly nextChunk: number; readonly result: EpisodeBatchResult; readonly paused: boolean };
+}
+export interface EpisodeCounts {
+  readonly episodes: number;
+  readonly passed: number;
+  readonly failed: number;
+  readonly noVerdict: number;
+  readonly agentTokens: number;
+  readonly totalTokens: number;
+  readonly timeouts: number;
 }
 export interface EpisodeBatchResult {
+  /** Kind `chunks`: JSON lines of ChunkResult, in order; a large batch has several parts. */
+  readonly chunks: readonly ArtifactRef[];
+  readonly counts: EpisodeCounts;
+}
+export interface CollectChunksInput {
+  readonly key: BatchKey;
   readonly chunks: readonly ChunkResult[];
-  readonly episodes: number;
-  readonly tokens: number;
-  readonly passed: number;
-  readonly noVerdict: number;
 }
 
 /** What every stage workflow gets. */
@@ -138,7 +154,7 @@ export interface RprStageInput extends StageInput {
   readonly calibration: ArtifactRef;
 }
 /** What a stage trained, before it is evaluated and adopted or not. */
-export type TrainedStage = Omit<StageResult, 'adopted' | 'decision' | 'evaluation' | 'seconds'>;
+export type TrainedStage = Omit<StageResult, 'adopted' | 'decision' | 'decidedBy' | 'evaluation' | 'seconds' | 'record'>;
 export interface EvaluationInput {
   readonly root: string;
   readonly runKey: string;
@@ -149,7 +165,7 @@ export interface EvaluationInput {
   readonly calibration: ArtifactRef;
 }
 
-/** One rolled-out and verified chunk. */
+/** One rolled-out and verified chunk, a line of a `chunks` artifact. */
 export interface ChunkResult {
   readonly rollout: RolloutResult;
   readonly verify: VerifyResult;
@@ -171,7 +187,9 @@ export interface RewriteInput {
   readonly key: BatchKey;
   readonly chunk: number;
   readonly sandbox: SandboxKind;
-  readonly chunks: readonly ChunkResult[];
+  readonly chunks: readonly ArtifactRef[];
+  /** Places in the list of chunks that hold episodes of `tasks`. */
+  readonly places: readonly number[];
   /** Only successes of these tasks are rewritten here: one activity per group of tasks. */
   readonly tasks: readonly TaskListing[];
   /** Whose tokenizer the examples are written with, and whose context they must fit. */
@@ -184,15 +202,6 @@ export interface RewriteResult {
   readonly examples: ArtifactRef;
   readonly counts: RewriteCounts;
 }
-export interface RewriteCounts {
-  readonly successes: number;
-  readonly kept: number;
-  /** Fresh executions spent on minimising and re-running. */
-  readonly executions: number;
-  /** Screen or drop rule → count. */
-  readonly dropped: Readonly<Record<string, number>>;
-}
-
 export interface FineTuneActivityInput {
   readonly key: BatchKey;
   readonly runSeed: number;
@@ -209,9 +218,9 @@ export interface FineTuneResult {
 
 export interface RewardInput {
   readonly key: BatchKey;
-  readonly chunks: readonly ChunkResult[];
+  readonly chunks: readonly ArtifactRef[];
   /** Episodes whose mean progress per family calibrates FDR: the stage's warm-up batch, so that the scale is fixed over the stage. */
-  readonly familyChunks: readonly ChunkResult[];
+  readonly familyChunks: readonly ArtifactRef[];
   readonly calibration: ArtifactRef;
   readonly reward: 'fdr' | 'spr';
   readonly settings: RunConfig['reward'];
@@ -269,7 +278,7 @@ export interface EvaluateInput {
   readonly suites: readonly SuiteListing[];
   readonly calibration: ArtifactRef;
   /** One entry per repeat. */
-  readonly repeats: readonly (readonly ChunkResult[])[];
+  readonly repeats: readonly (readonly ArtifactRef[])[];
 }
 export interface SuiteScore {
   readonly name: string;
@@ -291,31 +300,53 @@ export interface EvaluateResult {
   readonly episodes: number;
   readonly tokens: number;
   readonly noVerdict: number;
+  /** The evaluated chunks of all repeats, one after the other. */
+  readonly chunks: readonly ArtifactRef[];
 }
 
 /** One stage of a finished or running run, as it stands in the workflow's result. */
 export interface StageResult {
   readonly name: StageName;
-  readonly kind: 'base' | 'rsr' | 'rpr';
+  readonly kind: StageKind;
   readonly adopted: boolean;
   readonly decision: string;
+  /** Who let the stage start and who decided on its adoption: `rule`, or the name that came with `approveStage`. */
+  readonly decidedBy: { readonly start: string; readonly adoption: string };
   /** What the stage trained, adopted or not; the run goes on with it only if `adopted`. */
   readonly policy: ArtifactRef;
   readonly critic?: ArtifactRef;
   /** Why a stage ended before its configured end: a stop rule, or nothing to train on. */
   readonly stopped?: string;
   readonly evaluation: EvaluateResult;
-  /** Training episodes and tokens of the stage, evaluation not counted. */
-  readonly episodes: number;
-  readonly tokens: number;
+  /** Training episodes of the stage, evaluation not counted. */
+  readonly counts: EpisodeCounts;
   readonly rewrite?: RewriteCounts;
   readonly fineTune?: FineTuneMetrics;
   readonly warmUp?: WarmUpMetrics;
   readonly ppo?: readonly PpoMetrics[];
   readonly reward?: 'fdr' | 'spr';
-  /** Verified training chunks: what the reward audit re-scores. */
-  readonly chunks: readonly ChunkResult[];
+  /** What the stage made on the way to its policy. */
+  readonly batches: readonly StageBatch[];
+  readonly runbooks: readonly ArtifactRef[];
+  readonly examples: readonly ArtifactRef[];
   readonly seconds: number;
+  /** Its place in the run's ledger. */
+  readonly record: RecordRef;
+}
+export type StageKind = 'base' | 'rsr' | 'rpr';
+/** One batch of training episodes; `rewarded` (kind `batch`) is what PPO or the critic warm-up trained on. */
+export interface StageBatch {
+  readonly purpose: string;
+  readonly chunks: readonly ArtifactRef[];
+  readonly rewarded?: ArtifactRef;
+  readonly meanReward?: number;
+  readonly droppedNoVerdict?: number;
+}
+/** A record of a ledger (records/ledger.ts). `reusedFrom` names the run whose finished stage this is. */
+export interface RecordRef {
+  readonly index: number;
+  readonly hash: string;
+  readonly reusedFrom?: { readonly runKey: string; readonly index: number; readonly hash: string };
 }
 export interface TrainingRunResult {
   readonly runKey: string;
@@ -324,8 +355,10 @@ export interface TrainingRunResult {
   readonly finalPolicy: ArtifactRef;
   /** Directory of report.html and result.json, relative to the data folder. */
   readonly report: string;
-  /** The same for a browser; absent where no worker serves it. */
+  /** Address of the report page, where a status server is up. */
   readonly reportUrl?: string;
+  /** Last record of the ledger: whoever has this hash can prove every record before it. */
+  readonly ledger: RecordRef;
   /** The run's table as Markdown. */
   readonly table: string;
 }
@@ -346,6 +379,7 @@ export interface RunProgress {
   readonly stages: readonly {
     readonly name: StageName;
     readonly adopted: boolean;
+    readonly reused: boolean;
     readonly fourSuiteMean: number;
     readonly standardError: number;
     readonly suites: readonly SuiteScore[];
@@ -371,16 +405,59 @@ export type ProgressCount =
 
 export interface PrepareRunInput {
   readonly runKey: string;
+  readonly workflowId: string;
   readonly config: RunConfig;
 }
 export interface PrepareRunResult {
   readonly basePolicy: ArtifactRef;
   readonly suites: readonly SuiteListing[];
   readonly training: readonly TaskListing[];
+  /** Hash of the listings above: what a stage could draw from. */
+  readonly tasksHash: string;
   readonly configHash: string;
   readonly codeVersion: string;
   /** Where a browser finds the run's report; absent where no worker serves it. From the worker, because a workflow must not read settings. */
   readonly reportUrl?: string;
+}
+/** What decides a stage's outcome, beside code and configuration. */
+export interface StageInputs {
+  readonly policy: ArtifactRef;
+  readonly critic?: ArtifactRef;
+  readonly calibration: ArtifactRef;
+  readonly tasksHash: string;
+  /** Evaluation table of the last adopted stage, which adoption compares with. */
+  readonly reference?: ArtifactRef;
+}
+export interface OpenStageInput {
+  readonly runKey: string;
+  readonly stage: StageName;
+  readonly kind: StageKind;
+  /** 0 for Base. */
+  readonly round: number;
+  readonly config: RunConfig;
+  readonly inputs: StageInputs;
+}
+export interface OpenStageResult {
+  /** Hash of the inputs, of the settings that the stage uses, and of the code: equal keys give equal stages. */
+  readonly stageKey: string;
+  readonly codeVersion: string;
+  /** The finished stage of that key, or the one that a fork takes over; recorded already. */
+  readonly finished?: StageResult;
+}
+export interface RecordStageInput extends OpenStageInput {
+  readonly opened: Omit<OpenStageResult, 'finished'>;
+  readonly result: Omit<StageResult, 'record'>;
+  /** Of the training run, whose children's histories are stored with the record. */
+  readonly workflowId: string;
+  /** Milliseconds since the epoch (workflow time). */
+  readonly startedAt: number;
+}
+export interface CloseRunInput {
+  readonly runKey: string;
+  readonly workflowId: string;
+  readonly finalPolicy: ArtifactRef;
+  readonly stages: readonly RecordRef[];
+  readonly result: ArtifactRef;
 }
 export interface ReportInput {
   readonly runKey: string;
@@ -413,6 +490,13 @@ export interface RolloutActivities {
   reward(input: RewardInput): Promise<RewardResult>;
   evaluate(input: EvaluateInput): Promise<EvaluateResult>;
   report(input: ReportInput): Promise<ReportResult>;
+  /** Stores the chunks of a batch, so that histories carry references only. */
+  collectChunks(input: CollectChunksInput): Promise<ArtifactRef>;
+  /** Before a stage: its key, and whether it is finished already. */
+  openStage(input: OpenStageInput): Promise<OpenStageResult>;
+  /** After a stage: its record in the ledger, with the histories of its workflows. */
+  recordStage(input: RecordStageInput): Promise<RecordRef>;
+  closeRun(input: CloseRunInput): Promise<RecordRef>;
   /** Removes the run's containers that a killed worker left behind. */
   sweep(input: SweepInput): Promise<SweepResult>;
 }

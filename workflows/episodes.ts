@@ -3,15 +3,13 @@
  * that its history stays small; a very large one continues as new.
  */
 import { continueAsNew, workflowInfo } from '@temporalio/workflow';
-import { rollout, verify } from './activity-options.ts';
-import type { ChunkResult, EpisodeBatchInput, EpisodeBatchResult, EpisodeGroup, EpisodeRequest } from './contract.ts';
+import { collectChunks, rollout, verify } from './activity-options.ts';
+import type { ChunkResult, EpisodeBatchInput, EpisodeBatchResult, EpisodeCounts, EpisodeGroup, EpisodeRequest } from './contract.ts';
 import { PauseGate, reportProgress } from './control.ts';
+import { tasksText } from './details.ts';
 
 /** About 12 events a chunk: a fifth of where the server suggests to continue as new. */
 const CHUNKS_PER_EXECUTION = 64;
-/** Bounds what the training run's history takes from one batch. */
-const SIGNALS_PER_BATCH = 16;
-
 /** The batch's episodes in order, in chunks. All samples of a task are neighbours, so that few chunks hold any one task. */
 export function planChunks(groups: readonly EpisodeGroup[], chunkSize: number): EpisodeRequest[][] {
   const chunks: EpisodeRequest[][] = [];
@@ -31,20 +29,26 @@ export async function episodeBatch(input: EpisodeBatchInput): Promise<EpisodeBat
   const { key, root, rollout: settings } = input;
   const gate = new PauseGate(input.resume?.paused);
   const plan = planChunks(input.groups, settings.chunkSize);
-  const results: ChunkResult[] = [...(input.resume?.chunks ?? [])];
-  const first = results.length;
+  const before: EpisodeBatchResult = input.resume?.result ?? { chunks: [], counts: noEpisodes };
+  const first = input.resume?.nextChunk ?? 0;
+  // Holes are chunks in flight.
+  const results: ChunkResult[] = [];
   const total = plan.reduce((sum, chunk) => sum + chunk.length, 0);
-  const signalEvery = Math.ceil(plan.length / SIGNALS_PER_BATCH);
+  const signalEvery = Math.ceil(plan.length / input.signals);
   let next = first;
   let finished = first;
   const tell = async (): Promise<void> => {
-    const { episodes: done, passed } = totals(results);
+    const { episodes: done, passed } = addCounts(before.counts, ...results.map(countsOf));
     await reportProgress(root, { stage: key.stage, activity: key.purpose, count: { unit: 'episodes', done, total, passed } });
   };
 
   const runChunk = async (chunk: number): Promise<void> => {
     const episodes = plan[chunk] ?? [];
-    const summary = `${key.stage} · ${key.purpose} · chunk ${chunk + 1} of ${plan.length} (${episodes.length} episodes)`;
+    const tasks = tasksText(
+      episodes.map(({ task }) => task),
+      episodes.length,
+    );
+    const summary = `${key.stage} · ${key.purpose} · chunk ${chunk + 1} of ${plan.length} · ${tasks}`;
     const { runSeed, policy, sandbox, temperature } = input;
     const rolled = await rollout.executeWithOptions({ summary }, [
       { key, chunk, runSeed, policy, sandbox, temperature, rollout: settings, episodes },
@@ -53,7 +57,7 @@ export async function episodeBatch(input: EpisodeBatchInput): Promise<EpisodeBat
     const verdicts = await verify.executeWithOptions({ summary }, [
       { key, chunk, sandbox, episodes: rolled.episodes, snapshots: rolled.snapshots },
     ]);
-    results[chunk] = { rollout: rolled, verify: verdicts };
+    results[chunk - first] = { rollout: rolled, verify: verdicts };
     finished++;
     if (finished % signalEvery === 0 || finished === plan.length) await tell();
   };
@@ -68,21 +72,25 @@ export async function episodeBatch(input: EpisodeBatchInput): Promise<EpisodeBat
 
   if (first === 0) await tell();
   await Promise.all(Array.from({ length: settings.chunksInFlight }, lane));
-  if (next < plan.length) {
-    return await continueAsNew<typeof episodeBatch>({ ...input, resume: { chunks: results, paused: gate.paused } });
-  }
-  const { episodes, tokens, passed, noVerdict } = totals(results);
-  return { chunks: results, episodes, tokens, passed, noVerdict };
+  const part = await collectChunks.executeWithOptions({ summary: `${key.stage} · ${key.purpose} · list of ${results.length} chunks` }, [
+    { key, chunks: results },
+  ]);
+  const result = { chunks: [...before.chunks, part], counts: addCounts(before.counts, ...results.map(countsOf)) };
+  if (next === plan.length) return result;
+  return await continueAsNew<typeof episodeBatch>({ ...input, resume: { nextChunk: next, result, paused: gate.paused } });
 }
 
-/** Sums over the chunks that are there; holes are chunks still in flight. */
-function totals(chunks: readonly ChunkResult[]): { episodes: number; tokens: number; passed: number; noVerdict: number } {
-  const sum = { episodes: 0, tokens: 0, passed: 0, noVerdict: 0 };
-  chunks.forEach(({ rollout: rolled, verify: verdicts }) => {
-    sum.episodes += rolled.episodeCount;
-    sum.tokens += rolled.totalTokens;
-    sum.passed += verdicts.passed;
-    sum.noVerdict += verdicts.noVerdict;
-  });
+const noEpisodes: EpisodeCounts = { episodes: 0, passed: 0, failed: 0, noVerdict: 0, agentTokens: 0, totalTokens: 0, timeouts: 0 };
+
+function countsOf({ rollout: rolled, verify: verdicts }: ChunkResult): EpisodeCounts {
+  const { episodeCount: episodes, agentTokens, totalTokens, timeouts } = rolled;
+  const { passed, failed, noVerdict } = verdicts;
+  return { episodes, passed, failed, noVerdict, agentTokens, totalTokens, timeouts };
+}
+
+/** Sums field by field; all zero for no argument. */
+export function addCounts(...list: readonly EpisodeCounts[]): EpisodeCounts {
+  const sum: { -readonly [K in keyof EpisodeCounts]: number } = { ...noEpisodes };
+  for (const counts of list) for (const field of Object.keys(sum) as (keyof EpisodeCounts)[]) sum[field] += counts[field];
   return sum;
 }

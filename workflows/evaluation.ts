@@ -2,14 +2,17 @@
 import { workflowInfo } from '@temporalio/workflow';
 import { evaluate } from './activity-options.ts';
 import { EVALUATION_PURPOSE } from './contract.ts';
-import type { ChunkResult, EvaluateResult, EvaluationInput } from './contract.ts';
+import type { EvaluateResult, EvaluationInput } from './contract.ts';
+import type { ArtifactRef } from '../records/types.ts';
 import { PauseGate } from './control.ts';
+import { counted } from './details.ts';
 import { episodeBatch } from './episodes.ts';
+import { signalsPerBatch } from './profiles.ts';
 
 export async function evaluation(input: EvaluationInput): Promise<EvaluateResult> {
   const { root, runKey, stage, config, policy, suites, calibration } = input;
   const gate = new PauseGate();
-  const repeats: (readonly ChunkResult[])[] = [];
+  const repeats: (readonly ArtifactRef[])[] = [];
   const groups = suites.map(({ tasks }) => ({ tasks, harness: 'shell' as const, samples: 1 }));
   for (let repeat = 1; repeat <= config.evaluation.repeats; repeat++) {
     const batch = await gate.run(episodeBatch, {
@@ -25,13 +28,15 @@ export async function evaluation(input: EvaluationInput): Promise<EvaluateResult
           temperature: config.evaluation.temperature,
           rollout: config.rollout,
           groups,
+          signals: signalsPerBatch(config),
         },
       ],
     });
     repeats.push(batch.chunks);
   }
   await gate.open();
-  return await evaluate.executeWithOptions({ summary: `${stage} · evaluation table` }, [
-    { key: { runKey, stage, purpose: 'evaluation' }, policy, suites, calibration, repeats },
-  ]);
+  return await evaluate.executeWithOptions(
+    { summary: `${stage} · evaluation table · ${counted(suites.length, 'suite')} × ${counted(repeats.length, 'repeat')}` },
+    [{ key: { runKey, stage, purpose: 'evaluation' }, policy, suites, calibration, repeats }],
+  );
 }

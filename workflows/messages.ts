@@ -12,6 +12,8 @@ export const resume = defineUpdate<string>('resume');
 export const approveStage = defineUpdate<string, [ApproveStage]>('approveStage');
 export interface ApproveStage {
   readonly stage?: string;
+  /** Who approves, for the ledger. */
+  readonly by?: string;
 }
 export const pauseRun = defineSignal('pauseRun');
 export const resumeRun = defineSignal('resumeRun');

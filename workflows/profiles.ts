@@ -54,6 +54,8 @@ const quick: RunConfig = {
   },
   reward: { fdrFloor: 0.1, sprBonus: 0.25, sprCap: 0.5 },
   adoption: { maxDropStandardErrors: 2 },
+  reuse: 'lineage',
+  fork: null,
 };
 
 /** Complete configurations. `smoke` touches every activity in the least time; `full` is for a real machine. */
@@ -118,6 +120,17 @@ export function inRound<T>(list: readonly T[], round: number): T {
   const value = list[Math.min(round, list.length) - 1];
   if (value === undefined) throw new RangeError(`round ${round}: a per-round list must have an entry`);
   return value;
+}
+
+/** What the training run's history may take from all progress signals together: each is up to four events of at most about 4,000. */
+const SIGNALS_PER_RUN = 480;
+
+/** Progress signals that one batch of episodes may send: many in a small run, at least the first and the last in a large one. */
+export function signalsPerBatch({ rounds, evaluation, rpr }: RunConfig): number {
+  let batches = (1 + 2 * rounds) * evaluation.repeats;
+  // RSR's rollout and RPR's warm-up batch, then one batch an iteration.
+  for (let round = 1; round <= rounds; round++) batches += 2 + inRound(rpr.iterations, round);
+  return Math.min(16, Math.max(2, Math.floor(SIGNALS_PER_RUN / batches)));
 }
 
 type JsonObject = Record<string, unknown>;

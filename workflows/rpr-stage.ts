@@ -8,18 +8,19 @@ import { jointPpo, reward, warmUpCritic } from './activity-options.ts';
 import type { ArtifactRef } from '../records/types.ts';
 import type { PpoMetrics } from '../policy/types.ts';
 import type {
-  ChunkResult,
-  EpisodeBatchResult,
+  EpisodeCounts,
   PpoResult,
   ProgressCount,
   RewardResult,
   RprStageInput,
+  StageBatch,
   TaskListing,
   TrainedStage,
 } from './contract.ts';
 import { PauseGate, reportProgress } from './control.ts';
-import { episodeBatch } from './episodes.ts';
-import { inRound } from './profiles.ts';
+import { tasksText } from './details.ts';
+import { addCounts, episodeBatch } from './episodes.ts';
+import { inRound, signalsPerBatch } from './profiles.ts';
 
 export async function rprStage(input: RprStageInput): Promise<TrainedStage> {
   const { root, runKey, stage, round, config, policy: start, calibration } = input;
@@ -28,16 +29,17 @@ export async function rprStage(input: RprStageInput): Promise<TrainedStage> {
   const rewardName = inRound(rpr.reward, round);
   const iterations = inRound(rpr.iterations, round);
   const criticLearningRate = inRound(rpr.criticLearningRate, round);
-  const batches: EpisodeBatchResult[] = [];
-  const chunks = (): ChunkResult[] => batches.flatMap((batch) => [...batch.chunks]);
+  const batches: StageBatch[] = [];
+  const counts: EpisodeCounts[] = [];
 
   /** Rolls out, verifies and rewards one batch; the first one is the warm-up batch, which also fixes the rewards' family scale. */
-  const rewardedBatch = async (purpose: string, index: number, policy: ArtifactRef): Promise<RewardResult> => {
+  const rewardedBatch = async (purpose: string, index: number, policy: ArtifactRef): Promise<RewardResult & { named: string }> => {
     const tasks = taskWindow(input.training, rpr.tasksPerIteration, (round - 1) * (iterations + 1) + index);
+    const named = tasksText(tasks, tasks.length * rpr.samplesPerTask);
     const key = { runKey, stage, purpose };
     const batch = await gate.run(episodeBatch, {
       workflowId: `${workflowInfo().workflowId}/${purpose}`,
-      staticSummary: `${stage} · ${purpose} · ${tasks.length} tasks × ${rpr.samplesPerTask}`,
+      staticSummary: `${stage} · ${purpose} · ${named}`,
       args: [
         {
           key,
@@ -49,15 +51,19 @@ export async function rprStage(input: RprStageInput): Promise<TrainedStage> {
           temperature: 1,
           rollout,
           groups: [{ tasks, harness: 'shell', samples: rpr.samplesPerTask }],
+          signals: signalsPerBatch(config),
         },
       ],
     });
-    batches.push(batch);
+    counts.push(batch.counts);
     await gate.open();
-    const familyChunks = batches[0]?.chunks ?? [];
-    return await reward.executeWithOptions({ summary: `${stage} · ${purpose} · reward ${rewardName}` }, [
+    const familyChunks = batches[0]?.chunks ?? batch.chunks;
+    const rewarded = await reward.executeWithOptions({ summary: `${stage} · ${purpose} · reward ${rewardName} · ${named}` }, [
       { key, chunks: batch.chunks, familyChunks, calibration, reward: rewardName, settings: config.reward },
     ]);
+    const { meanReward, droppedNoVerdict } = rewarded;
+    batches.push({ purpose, chunks: batch.chunks, rewarded: rewarded.batch, meanReward, droppedNoVerdict });
+    return { ...rewarded, named };
   };
   const tell = async (activity: string, count?: ProgressCount, loss?: number): Promise<void> => {
     await reportProgress(root, { stage, activity, ...(count ? { count } : {}), ...(loss === undefined ? {} : { loss }) });
@@ -67,17 +73,20 @@ export async function rprStage(input: RprStageInput): Promise<TrainedStage> {
   const warmUpBatch = await rewardedBatch('warm-up', 0, start);
   await gate.open();
   await tell('critic warm-up');
-  const warm = await warmUpCritic.executeWithOptions({ summary: `${stage} · critic warm-up, four value-only epochs` }, [
-    {
-      key: { runKey, stage, purpose: 'warm-up' },
-      runSeed: seed,
-      actor: start,
-      ...(input.critic ? { critic: input.critic } : {}),
-      batch: warmUpBatch.batch,
-      rpr,
-      learningRate: criticLearningRate,
-    },
-  ]);
+  const warm = await warmUpCritic.executeWithOptions(
+    { summary: `${stage} · critic warm-up, four value-only epochs · ${warmUpBatch.named}` },
+    [
+      {
+        key: { runKey, stage, purpose: 'warm-up' },
+        runSeed: seed,
+        actor: start,
+        ...(input.critic ? { critic: input.critic } : {}),
+        batch: warmUpBatch.batch,
+        rpr,
+        learningRate: criticLearningRate,
+      },
+    ],
+  );
   const warmUpEpochs = warm.metrics.epochs.length;
   const warmUpCount = { unit: 'epochs', done: warmUpEpochs, total: warmUpEpochs } as const;
   await tell('critic warm-up', warmUpCount, warm.metrics.epochs.at(-1)?.valueLoss);
@@ -96,20 +105,23 @@ export async function rprStage(input: RprStageInput): Promise<TrainedStage> {
     await tellPpo(iteration - 1);
     const initialTokensPerTurn = ppo[0]?.tokensPerTurn;
     try {
-      const result = await jointPpo.executeWithOptions({ summary: `${stage} · PPO iteration ${iteration} of ${iterations}` }, [
-        {
-          key: { runKey, stage, purpose },
-          iteration,
-          runSeed: seed,
-          ...now,
-          reference: start,
-          batch: batch.batch,
-          rpr,
-          actorLearningRate: inRound(rpr.actorLearningRate, round),
-          criticLearningRate,
-          ...(initialTokensPerTurn === undefined ? {} : { initialTokensPerTurn }),
-        },
-      ]);
+      const result = await jointPpo.executeWithOptions(
+        { summary: `${stage} · PPO iteration ${iteration} of ${iterations} · ${batch.named}` },
+        [
+          {
+            key: { runKey, stage, purpose },
+            iteration,
+            runSeed: seed,
+            ...now,
+            reference: start,
+            batch: batch.batch,
+            rpr,
+            actorLearningRate: inRound(rpr.actorLearningRate, round),
+            criticLearningRate,
+            ...(initialTokensPerTurn === undefined ? {} : { initialTokensPerTurn }),
+          },
+        ],
+      );
       const { metrics, ...models } = result;
       now = models;
       ppo.push(metrics);
@@ -129,12 +141,13 @@ export async function rprStage(input: RprStageInput): Promise<TrainedStage> {
     policy: now.actor,
     critic: now.critic,
     ...(stopped === undefined ? {} : { stopped }),
-    episodes: batches.reduce((sum, batch) => sum + batch.episodes, 0),
-    tokens: batches.reduce((sum, batch) => sum + batch.tokens, 0),
+    counts: addCounts(...counts),
     warmUp: warm.metrics,
     ppo,
     reward: rewardName,
-    chunks: chunks(),
+    batches,
+    runbooks: [],
+    examples: [],
   };
 }
 

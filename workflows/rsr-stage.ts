@@ -5,10 +5,12 @@
 import { workflowInfo } from '@temporalio/workflow';
 import { fineTuneActor, rewrite } from './activity-options.ts';
 import type { ArtifactRef } from '../records/types.ts';
-import type { EpisodeGroup, RewriteCounts, RewriteResult, StageInput, TaskListing, TrainedStage } from './contract.ts';
+import type { EpisodeGroup, RewriteResult, StageInput, TaskListing, TrainedStage } from './contract.ts';
+import { addRewriteCounts } from '../method/rewrite-counts.ts';
 import { PauseGate, reportProgress } from './control.ts';
+import { counted, tasksText } from './details.ts';
 import { episodeBatch, planChunks } from './episodes.ts';
-import { inRound } from './profiles.ts';
+import { inRound, signalsPerBatch } from './profiles.ts';
 
 /** Small enough that a lost attempt costs little, large enough that the activity is worth its scheduling. */
 const TASKS_PER_REWRITE = 16;
@@ -36,6 +38,7 @@ export async function rsrStage(input: StageInput): Promise<TrainedStage> {
         temperature: rollout.temperature,
         rollout,
         groups,
+        signals: signalsPerBatch(config),
       },
     ],
   });
@@ -62,25 +65,28 @@ export async function rsrStage(input: StageInput): Promise<TrainedStage> {
       const part = parts[chunk];
       if (part === undefined) return;
       const names = new Set(part.map(nameOf));
-      const chunks = batch.chunks.filter((_, index) => plan[index]?.some(({ task }) => names.has(nameOf(task))));
-      rewritten[chunk] = await rewrite.executeWithOptions({ summary: `${stage} · rewrite · tasks ${chunk + 1} of ${parts.length}` }, [
-        { key: { runKey, stage, purpose: 'rewrite' }, chunk, sandbox, chunks, tasks: part, policy, keptPerTask: rsr.keptPerTask, rollout },
-      ]);
+      const places = plan.flatMap((requests, index) => (requests.some(({ task }) => names.has(nameOf(task))) ? [index] : []));
+      rewritten[chunk] = await rewrite.executeWithOptions(
+        { summary: `${stage} · rewrite · part ${chunk + 1} of ${parts.length} · ${tasksText(part)}` },
+        [
+          {
+            ...{ key: { runKey, stage, purpose: 'rewrite' }, chunk, sandbox, chunks: batch.chunks, places, tasks: part },
+            ...{ policy, keptPerTask: rsr.keptPerTask, rollout },
+          },
+        ],
+      );
       await tellRewritten();
     }
   };
   await tellRewritten();
   await Promise.all(Array.from({ length: REWRITES_IN_FLIGHT }, lane));
-  const counts = sumCounts(rewritten.map((result) => result.counts));
-  const common = {
-    name: stage,
-    kind: 'rsr',
-    episodes: batch.episodes,
-    tokens: batch.tokens,
-    rewrite: counts,
-    chunks: batch.chunks,
-  } as const;
+  const counts = addRewriteCounts(rewritten.map((result) => result.counts));
   const examples: ArtifactRef[] = rewritten.filter((result) => result.counts.kept > 0).map((result) => result.examples);
+  const common = {
+    ...{ name: stage, kind: 'rsr' as const, counts: batch.counts, rewrite: counts, examples },
+    batches: [{ purpose: 'rollout', chunks: batch.chunks }],
+    runbooks: rewritten.map((result) => result.runbooks),
+  };
   if (examples.length === 0)
     return { ...common, policy, stopped: 'no rewritten procedure passed the screens and its re-run: nothing to train on' };
 
@@ -90,33 +96,24 @@ export async function rsrStage(input: StageInput): Promise<TrainedStage> {
   };
   await gate.open();
   await tellFineTune(0);
-  const tuned = await fineTuneActor.executeWithOptions({ summary: `${stage} · fine-tune the actor on ${counts.kept} episodes` }, [
-    {
-      key: { runKey, stage, purpose: 'fine-tune' },
-      runSeed: seed,
-      actor: policy,
-      examples,
-      epochs: rsr.epochs,
-      sequencesPerStep: rsr.sequencesPerStep,
-      learningRate: inRound(rsr.learningRate, round),
-    },
-  ]);
+  const tuned = await fineTuneActor.executeWithOptions(
+    { summary: `${stage} · fine-tune · ${counted(rsr.epochs, 'epoch')} · ${counted(counts.kept, 'runbook')} of ${tasksText(tasks)}` },
+    [
+      {
+        key: { runKey, stage, purpose: 'fine-tune' },
+        runSeed: seed,
+        actor: policy,
+        examples,
+        epochs: rsr.epochs,
+        sequencesPerStep: rsr.sequencesPerStep,
+        learningRate: inRound(rsr.learningRate, round),
+      },
+    ],
+  );
   await tellFineTune(tuned.metrics.epochLosses.length, tuned.metrics.epochLosses.at(-1));
   return { ...common, policy: tuned.actor, fineTune: tuned.metrics };
 }
 
 function nameOf(task: TaskListing): string {
   return `${task.suite}/${task.id}`;
-}
-
-function sumCounts(list: readonly RewriteCounts[]): RewriteCounts {
-  const dropped: Record<string, number> = {};
-  const sum = { successes: 0, kept: 0, executions: 0 };
-  for (const counts of list) {
-    sum.successes += counts.successes;
-    sum.kept += counts.kept;
-    sum.executions += counts.executions;
-    for (const [rule, count] of Object.entries(counts.dropped)) dropped[rule] = (dropped[rule] ?? 0) + count;
-  }
-  return { ...sum, dropped };
 }

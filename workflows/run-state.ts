@@ -16,7 +16,8 @@ export class RunState {
   readonly gate: PauseGate;
   readonly #shown: Shown;
   readonly #config: RunConfig;
-  readonly #approved = new Set<StageName>();
+  /** Stage → who approved it. */
+  readonly #approved = new Map<StageName, string>();
   /** What the status goes back to after a pause. */
   #statusBelow: RunProgress['status'] = 'starting';
 
@@ -45,6 +46,16 @@ export class RunState {
     this.#refresh();
   }
 
+  /** Shown as a link while the run is open and in its result. */
+  linkReport(url: string | undefined): void {
+    if (url === undefined) return;
+    this.#shown.reportUrl = url;
+    this.#refresh();
+  }
+  get reportUrl(): string | undefined {
+    return this.#shown.reportUrl;
+  }
+
   /** Before each activity or child of the training run itself. */
   async enter(stage: StageName, activity: string): Promise<void> {
     await this.gate.open();
@@ -55,20 +66,23 @@ export class RunState {
     this.#refresh();
   }
 
-  /** Waits for a person where the configuration asks for it. */
-  async approval(stage: StageName): Promise<void> {
-    if (!this.#config.requireApproval || this.#approved.has(stage)) return;
+  /** Waits for a person where the configuration asks for it. Gives the name that came with the approval. */
+  async approval(stage: StageName): Promise<string | undefined> {
+    if (!this.#config.requireApproval) return undefined;
+    if (this.#approved.has(stage)) return this.#approved.get(stage);
     this.#statusBelow = 'waiting-for-approval';
     delete this.#shown.count;
     Object.assign(this.#shown, { stage, activity: 'approveStage' });
     this.#refresh();
     await condition(() => this.#approved.has(stage));
+    return this.#approved.get(stage);
   }
 
   evaluated(stage: StageResult): void {
-    const { name, adopted, evaluation } = stage;
+    const { name, adopted, evaluation, record } = stage;
     const { fourSuiteMean, fourSuiteStandardError: standardError, suites } = evaluation;
-    this.#shown.stages = [...this.#shown.stages, { name, adopted, fourSuiteMean, standardError, suites }];
+    const reused = record.reusedFrom !== undefined;
+    this.#shown.stages = [...this.#shown.stages, { name, adopted, reused, fourSuiteMean, standardError, suites }];
     const score = { key: attributes.score, value: 100 * fourSuiteMean };
     upsertSearchAttributes(adopted ? [score, { key: attributes.policy, value: stage.policy.sha256.slice(0, 12) }] : [score]);
     this.#refresh();
@@ -143,11 +157,12 @@ export class RunState {
       approveStage,
       (argument?: ApproveStage) => {
         const stage = this.#toApprove(argument) ?? '';
-        this.#approved.add(stage);
+        this.#approved.set(stage, argument?.by ?? 'a person');
         return `approved ${stage}`;
       },
       {
-        description: 'Let a stage start, e.g. {"stage": "RSR-1"}; without a stage the next one. Only with requireApproval.',
+        description:
+          'Let a stage start, e.g. {"stage": "RSR-1", "by": "your name"}; without a stage the next one. Only with requireApproval.',
         validator: (argument?: ApproveStage) => {
           unless(!this.#config.requireApproval, 'this run does not wait for approval (requireApproval is false)');
           const open = this.#approvable();

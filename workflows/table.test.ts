@@ -10,7 +10,7 @@ const stage = (name: string, adopted: boolean, core: number, long?: number, repe
     scores: Array<number>(repeats).fill(mean),
   });
   return {
-    ...{ name, adopted, fourSuiteMean: core, standardError: 0.0123 },
+    ...{ name, adopted, reused: false, fourSuiteMean: core, standardError: 0.0123 },
     suites: [suite('core', core, 0, true), ...(long === undefined ? [] : [suite('long', long, 0.05, false)])],
   };
 };

@@ -7,10 +7,11 @@ import type { RunProgress, StageResult } from './contract.ts';
 /** What the table needs of a stage: the shape of `RunProgress.stages`. */
 export type TableStage = RunProgress['stages'][number];
 
-export function tableStage(stage: Pick<StageResult, 'name' | 'adopted' | 'evaluation'>): TableStage {
+export function tableStage(stage: Pick<StageResult, 'name' | 'adopted' | 'evaluation' | 'record'>): TableStage {
   return {
     name: stage.name,
     adopted: stage.adopted,
+    reused: stage.record.reusedFrom !== undefined,
     fourSuiteMean: stage.evaluation.fourSuiteMean,
     standardError: stage.evaluation.fourSuiteStandardError,
     suites: stage.evaluation.suites,
@@ -48,7 +49,10 @@ export function tableCells(stages: readonly TableStage[]): TableCells {
     `Percent, ${repeats > 1 ? `mean ± standard error of ${repeats} evaluations` : 'one evaluation'}. * counts in the four-suite mean.`,
   ];
   if (stages.some((stage) => !stage.adopted)) footnotes.push('† not adopted: the next stage starts from the last adopted one.');
-  return { header: ['suite, %', ...stages.map((stage) => `${stage.name}${stage.adopted ? '' : ' †'}`)], rows, footnotes };
+  if (stages.some((stage) => stage.reused))
+    footnotes.push('‡ reused: finished before with the same inputs, code and settings, or taken over by a fork.');
+  const title = ({ name, adopted, reused }: TableStage): string => `${name}${adopted ? '' : ' †'}${reused ? ' ‡' : ''}`;
+  return { header: ['suite, %', ...stages.map(title)], rows, footnotes };
 }
 
 /** GitHub's Markdown; one line of text while no stage has been evaluated. */

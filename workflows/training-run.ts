@@ -6,17 +6,21 @@
  *  I1 Artifact keys and seeds derive from `originalExecutionRunId` and the configuration, so a workflow reset finds its work.
  *  I2 Only tasks that pass the gate ("do nothing" fails, the reference solution passes) are trained or evaluated on.
  *  I3 A stage that is not adopted leaves the policy as it was.
+ *  I4 A stage is over when it is recorded in the ledger; what is recorded with the same inputs, code and settings is not run again.
  */
 import { ApplicationFailure, CancellationScope, allHandlersFinished, condition, isCancellation, workflowInfo } from '@temporalio/workflow';
+import type { ChildWorkflowOptions } from '@temporalio/workflow';
 import { decideAdoption } from '../method/evaluation.ts';
 import type { AdoptionScore } from '../method/evaluation.ts';
 import type { ArtifactRef } from '../records/types.ts';
-import { calibrate, prepareRun, report, sweep } from './activity-options.ts';
+import { calibrate, closeRun, openStage, prepareRun, recordStage, report, sweep } from './activity-options.ts';
 import type { RunConfig } from './config.ts';
 import type {
   CalibrateResult,
   EvaluateResult,
   PrepareRunResult,
+  StageInputs,
+  StageKind,
   StageName,
   StageResult,
   TaskListing,
@@ -24,6 +28,8 @@ import type {
   TrainingRunInput,
   TrainingRunResult,
 } from './contract.ts';
+import { reportLink, tasksText } from './details.ts';
+import { addCounts } from './episodes.ts';
 import { evaluation } from './evaluation.ts';
 import { attributes } from './messages.ts';
 import { ConfigError, resolveConfig } from './profiles.ts';
@@ -58,8 +64,11 @@ function configOrFail(input: unknown): RunConfig {
   try {
     return resolveConfig(input);
   } catch (error) {
-    if (error instanceof ConfigError) throw ApplicationFailure.nonRetryable(error.message, 'InvalidConfig', error.fields);
-    throw error;
+    if (!(error instanceof ConfigError)) throw error;
+    const failure = ApplicationFailure.nonRetryable(error.message, 'InvalidConfig', error.fields);
+    // A person's mistake, and the UI shows it beside the input: where in our code it was found would only bury what is wrong.
+    failure.stack = '';
+    throw failure;
   }
 }
 
@@ -82,54 +91,100 @@ class Run {
     const [config, runKey, state] = [this.#config, this.#runKey, this.#state];
     await state.enter('Base', 'prepare');
     const prepared = gated(
-      await prepareRun.executeWithOptions({ summary: 'Base · suites, base policy and code version' }, [{ runKey, config }]),
+      await prepareRun.executeWithOptions({ summary: 'Base · suites, base policy and code version' }, [
+        { runKey, workflowId: this.#root, config },
+      ]),
     );
+    state.linkReport(prepared.reportUrl);
     await state.enter('Base', 'calibrate');
     const tasks = [...prepared.suites.flatMap((suite) => suite.tasks), ...prepared.training];
-    const calibrated = await calibrate.executeWithOptions({ summary: `Base · gate ${tasks.length} tasks: nop and reference solution` }, [
+    const calibrated = await calibrate.executeWithOptions({ summary: `Base · gate, nop and reference solution · ${tasksText(tasks)}` }, [
       { runKey, sandbox: config.sandbox, tasks },
     ]);
     const usable = gated(prepared, calibrated);
-    const { calibration } = calibrated;
+    const inputs = { calibration: calibrated.calibration, tasksHash: prepared.tasksHash };
 
-    let policy = prepared.basePolicy;
+    const base = await this.#stage('Base', 'base', 0, { ...inputs, policy: prepared.basePolicy }, async () => {
+      const evaluation = await this.#evaluate('Base', prepared.basePolicy, usable, inputs.calibration);
+      const trained = { counts: addCounts(), batches: [], runbooks: [], examples: [], policy: prepared.basePolicy };
+      return { ...trained, evaluation, adopted: true, decision: 'the policy that the run starts from' };
+    });
+    let [policy, reference] = [base.policy, base.evaluation];
     let critic: ArtifactRef | undefined;
-    let reference = await this.#evaluate('Base', policy, usable, calibration);
-    const base = { name: 'Base', kind: 'base', policy, episodes: 0, tokens: 0, chunks: [], evaluation: reference } as const;
-    this.#add({ ...base, adopted: true, decision: 'the policy that the run starts from', seconds: this.#secondsSince(this.#startedAt) });
-
     for (let round = 1; round <= config.rounds; round++) {
       for (const kind of ['RSR', 'RPR'] as const) {
         const stage = `${kind}-${round}`;
-        await state.approval(stage);
-        await state.enter(stage, 'start');
-        const startedAt = Date.now();
-        const trained = await this.#train(kind, round, policy, critic, usable.training, calibration);
-        const after = await this.#evaluate(stage, trained.policy, usable, calibration);
-        const changed = trained.policy.sha256 !== policy.sha256;
-        const outcome = changed
-          ? this.#adoption(reference, after, usable)
-          : { adopted: false, decision: trained.stopped ?? 'the policy did not change' };
-        this.#add({ ...trained, ...outcome, evaluation: after, seconds: this.#secondsSince(startedAt) });
-        critic = trained.critic ?? critic;
-        if (outcome.adopted) [policy, reference] = [trained.policy, after];
+        // RSR does not touch the critic, so its outcome does not depend on one.
+        const given = { ...inputs, policy, ...(critic && kind === 'RPR' ? { critic } : {}), reference: reference.table };
+        const before = reference;
+        const done = await this.#stage(stage, kind === 'RSR' ? 'rsr' : 'rpr', round, given, async () => {
+          const trained = await this.#train(kind, round, given, usable.training);
+          const evaluation = await this.#evaluate(stage, trained.policy, usable, inputs.calibration);
+          const changed = trained.policy.sha256 !== given.policy.sha256;
+          const outcome = changed
+            ? this.#adoption(before, evaluation, usable)
+            : { adopted: false, decision: trained.stopped ?? 'the policy did not change' };
+          return { ...trained, ...outcome, evaluation };
+        });
+        critic = done.critic ?? critic;
+        if (done.adopted) [policy, reference] = [done.policy, done.evaluation];
       }
     }
+    return await this.#close(policy, inputs.calibration);
+  }
 
+  /** One stage: reused where it is finished already, else run and recorded in the ledger. */
+  async #stage(
+    stage: StageName,
+    kind: StageKind,
+    round: number,
+    inputs: StageInputs,
+    run: () => Promise<Omit<StageResult, 'name' | 'kind' | 'seconds' | 'record' | 'decidedBy'>>,
+  ): Promise<StageResult> {
+    const [config, runKey, state] = [this.#config, this.#runKey, this.#state];
+    const approvedBy = kind === 'base' ? undefined : await state.approval(stage);
+    await state.enter(stage, 'start');
+    const startedAt = kind === 'base' ? this.#startedAt : Date.now();
+    const opening = { runKey, stage, kind, round, config, inputs };
+    const opened = await openStage.executeWithOptions({ summary: `${stage} · look for it among the finished stages` }, [opening]);
+    const { finished, ...key } = opened;
+    if (finished) return this.#add(finished);
+    const outcome = await run();
+    const result = {
+      ...{ name: stage, kind, ...outcome },
+      decidedBy: { start: approvedBy ?? 'rule', adoption: 'rule' },
+      seconds: this.#secondsSince(startedAt),
+    };
+    await state.enter(stage, 'record');
+    const record = await recordStage.executeWithOptions({ summary: `${stage} · record in the ledger` }, [
+      { ...opening, opened: key, result, workflowId: this.#root, startedAt },
+    ]);
+    return this.#add({ ...result, record });
+  }
+
+  async #close(policy: ArtifactRef, calibration: ArtifactRef): Promise<TrainingRunResult> {
+    const [config, runKey, state] = [this.#config, this.#runKey, this.#state];
     await state.enter(this.#stages.at(-1)?.name ?? 'Base', 'report');
     const written = await report.executeWithOptions({ summary: 'report and machine-readable result' }, [
       { runKey, workflowId: this.#root, config, stages: this.#stages, calibration, wallSeconds: this.#secondsSince(this.#startedAt) },
     ]);
-    return { runKey, config, stages: this.#stages, finalPolicy: policy, report: written.directory, table: state.finish() };
+    const stages = this.#stages.map(({ record }) => record);
+    const ledger = await closeRun.executeWithOptions({ summary: 'close the ledger' }, [
+      { runKey, workflowId: this.#root, finalPolicy: policy, stages, result: written.result },
+    ]);
+    const { reportUrl } = state;
+    return {
+      ...{ runKey, config, stages: this.#stages, finalPolicy: policy, report: written.directory, ledger },
+      ...(reportUrl === undefined ? {} : { reportUrl }),
+      table: state.finish(),
+    };
   }
 
   async #train(
     kind: 'RSR' | 'RPR',
     round: number,
-    policy: ArtifactRef,
-    critic: ArtifactRef | undefined,
+    { policy, critic, calibration }: StageInputs,
     training: readonly TaskListing[],
-    calibration: ArtifactRef,
   ): Promise<TrainedStage> {
     const stage = `${kind}-${round}`;
     const input = { root: this.#root, runKey: this.#runKey, stage, round, config: this.#config, policy, training };
@@ -162,8 +217,10 @@ class Run {
     return { adopted, decision: reason };
   }
 
-  #listedAs(stage: StageName): { typedSearchAttributes: { key: typeof attributes.stage; value: string }[] } {
+  #listedAs(stage: StageName): Pick<ChildWorkflowOptions, 'typedSearchAttributes' | 'staticDetails'> {
+    const { reportUrl } = this.#state;
     return {
+      staticDetails: [`Part of the run ${this.#root}.`, ...(reportUrl === undefined ? [] : [reportLink(reportUrl, false)])].join('\n\n'),
       typedSearchAttributes: [
         { key: attributes.stage, value: stage },
         { key: attributes.profile, value: this.#config.profile },
@@ -171,9 +228,10 @@ class Run {
     };
   }
 
-  #add(stage: StageResult): void {
+  #add(stage: StageResult): StageResult {
     this.#stages.push(stage);
     this.#state.evaluated(stage);
+    return stage;
   }
 
   #secondsSince(start: number): number {

@@ -1,0 +1,170 @@
+/**
+ * The activities around a stage: `openStage` looks for it among the finished ones, `recordStage` writes its record into the ledger
+ * together with the histories of its workflows, `closeRun` writes the last record.
+ */
+import { activityInfo, getClient } from '@temporalio/activity';
+import { InfrastructureError, UserError } from '../environment/errors.ts';
+import type { ArtifactStore } from '../records/artifacts.ts';
+import { canonicalHash } from '../records/canonical-json.ts';
+import { Ledger } from '../records/ledger.ts';
+import type { LedgerRecord } from '../records/ledger.ts';
+import type { StageRecordBody, StoredHistory } from '../records/ledger-schema.ts';
+import { findElsewhere, findRun, finishedStages, listRuns, recordedResult } from '../records/lineage.ts';
+import type { StageRecord } from '../records/lineage.ts';
+import { fetchTree } from '../records/history.ts';
+import type { WorkflowHistory } from '../records/history.ts';
+import { inputHashes, stageKey } from '../records/stage-key.ts';
+import { stageTotals } from '../records/stage-totals.ts';
+import type { CloseRunInput, OpenStageInput, OpenStageResult, RecordRef, RecordStageInput, StageResult } from '../workflows/contract.ts';
+import { codeVersion, sourceHash } from './code-version.ts';
+import type { RolloutDependencies } from './dependencies.ts';
+
+type Dependencies = Pick<RolloutDependencies, 'store' | 'data'>;
+
+/** Throws UserError when the run was opened with another configuration, or when a fork's stage is not finished in its run. */
+export async function openStage({ store, data }: Dependencies, input: OpenStageInput): Promise<OpenStageResult> {
+  const { runKey, stage, kind, round, config, inputs } = input;
+  const key = stageKey(stage, kind, round, config, inputs, await sourceHash());
+  const opening = { stageKey: key, codeVersion: await codeVersion() };
+  const ledger = new Ledger(data, runKey);
+  const records = await ledger.read();
+  refuseOtherConfiguration(records, input);
+
+  const parent = config.fork ? await findRun(data, config.fork.run) : undefined;
+  if (config.fork && parent !== undefined && precedes(stage, config.fork.from)) {
+    const taken = (await finishedStages(data, parent)).find(({ content }) => content.stage === stage);
+    if (!taken) throw new UserError(`fork.from: ${config.fork.from} needs ${stage}, which is not finished in run ${config.fork.run}`);
+    return { ...opening, finished: await takenOver(store, ledger, taken) };
+  }
+  if (config.reuse === 'never') return opening;
+  const own = (await finishedStages(data, runKey)).find(({ content }) => content.stageKey === key);
+  if (own) return { ...opening, finished: { ...(await recordedResult(store, own)), record: referTo(own) } };
+  const others = config.reuse === 'any' ? (await listRuns(data)).filter((other) => other !== runKey) : parent === undefined ? [] : [parent];
+  const found = await findElsewhere(data, others, key);
+  return found ? { ...opening, finished: await takenOver(store, ledger, found) } : opening;
+}
+
+/** Throws InfrastructureError when the server does not give the histories. */
+export async function recordStage({ store, data }: Dependencies, input: RecordStageInput): Promise<RecordRef> {
+  const { runKey, stage, workflowId, opened, config, inputs, round } = input;
+  const children = [`${workflowId}/${stage.toLowerCase()}`, `${workflowId}/${stage.toLowerCase()}/evaluation`];
+  const histories = await historiesOf((id) => children.includes(id));
+  const { seconds, ...result } = input.result;
+  const { counts, rewrite, evaluation, decidedBy } = result;
+  const droppedNoVerdict = result.batches.reduce((sum, batch) => sum + (batch.droppedNoVerdict ?? 0), 0);
+  const body: StageRecordBody = {
+    kind: 'stage',
+    content: {
+      ...{ stage, stageKind: result.kind, round, stageKey: opened.stageKey, configHash: canonicalHash(config), seed: config.seed },
+      code: await sourceHash(),
+      inputs: inputHashes(inputs),
+      result: await store.putJson('stage', result),
+      outputs: {
+        policy: result.policy,
+        ...(result.critic ? { critic: result.critic } : {}),
+        evaluation: evaluation.table,
+        chunks: result.batches.flatMap(({ chunks }) => chunks),
+        evaluationChunks: [...evaluation.chunks],
+        runbooks: [...result.runbooks],
+        examples: [...result.examples],
+        batches: result.batches.flatMap(({ rewarded }) => rewarded ?? []),
+      },
+      counts: {
+        training: counts,
+        evaluation: { episodes: evaluation.episodes, tokens: evaluation.tokens, noVerdict: evaluation.noVerdict },
+        dropped: { ...rewrite?.dropped, ...(droppedNoVerdict > 0 ? { 'no-verdict': droppedNoVerdict } : {}) },
+        kept: rewrite?.kept ?? 0,
+      },
+      decision: { adopted: result.adopted, reason: result.decision, startedBy: decidedBy.start, adoptedBy: decidedBy.adoption },
+    },
+    observed: {
+      recordedAt: new Date().toISOString(),
+      codeVersion: await codeVersion(),
+      startedAt: new Date(input.startedAt).toISOString(),
+      seconds,
+      ...stageTotals(histories.slice(1), result),
+      histories: await stored(store, histories),
+    },
+  };
+  return referTo(await new Ledger(data, runKey).append(body));
+}
+
+export async function closeRun({ store, data }: Dependencies, input: CloseRunInput): Promise<RecordRef> {
+  const ledger = new Ledger(data, input.runKey);
+  const records = await ledger.read();
+  const contents = input.stages.map(({ index }) => canonicalHash(records[index]?.content ?? null));
+  const record = await ledger.append({
+    kind: 'closed',
+    content: { finalPolicy: input.finalPolicy.sha256, stages: contents },
+    observed: {
+      recordedAt: new Date().toISOString(),
+      result: input.result,
+      histories: await stored(store, await historiesOf(() => false)),
+    },
+  });
+  return referTo(record);
+}
+
+/** Whether stage `a` comes before stage `b` in a run. */
+function precedes(a: string, b: string): boolean {
+  const place = (name: string): number => {
+    const [, kind, round] = /^(RSR|RPR)-(\d+)$/.exec(name) ?? [];
+    return kind === undefined ? 0 : 2 * Number(round) + (kind === 'RPR' ? 1 : 0);
+  };
+  return place(a) < place(b);
+}
+
+function refuseOtherConfiguration(records: readonly LedgerRecord[], { config, runKey }: OpenStageInput): void {
+  const opened = records.find((record) => record.kind === 'opened');
+  const now = canonicalHash(config);
+  if (opened && opened.content.configHash !== now) {
+    throw new UserError(
+      `run ${runKey} was opened with configuration ${opened.content.configHash.slice(0, 12)}, and is asked to go on with ${now.slice(0, 12)}: ` +
+        'a changed configuration needs a run of its own (npm run resume -- RUN --from STAGE --fork)',
+    );
+  }
+}
+
+/** A finished stage of another run becomes a record of this one, which says where it is from. */
+async function takenOver(store: ArtifactStore, ledger: Ledger, source: StageRecord): Promise<StageResult> {
+  const result = await recordedResult(store, source);
+  const reusedFrom = { runKey: source.runKey, index: source.index, hash: source.hash };
+  const record = await ledger.append({
+    kind: 'stage',
+    content: source.content,
+    observed: {
+      ...source.observed,
+      recordedAt: new Date().toISOString(),
+      cost: { gpuSeconds: 0, cpuActivitySeconds: 0, episodes: 0, tokens: 0 },
+      ...{ activities: {}, workers: [], reusedFrom },
+    },
+  });
+  return { ...result, record: referTo(record) };
+}
+
+function referTo(record: LedgerRecord): RecordRef {
+  const { index, hash } = record;
+  const reusedFrom = record.kind === 'stage' ? record.observed.reusedFrom : undefined;
+  return { index, hash, ...(reusedFrom ? { reusedFrom } : {}) };
+}
+
+/** The history of the calling run up to now, and those of its children that `under` accepts with all below them. */
+async function historiesOf(under: (workflowId: string) => boolean): Promise<WorkflowHistory[]> {
+  const { workflowExecution } = activityInfo();
+  if (!workflowExecution) throw new TypeError('a stage is recorded by a workflow; this activity has none');
+  try {
+    return await fetchTree(getClient(), workflowExecution, under);
+  } catch (cause) {
+    const why = cause instanceof Error ? cause.message : String(cause);
+    throw new InfrastructureError(`cannot fetch the histories below ${workflowExecution.workflowId}: ${why}`, { cause });
+  }
+}
+
+async function stored(store: ArtifactStore, histories: readonly WorkflowHistory[]): Promise<StoredHistory[]> {
+  const list: StoredHistory[] = [];
+  for (const { workflowId, runId, type, events, complete, json } of histories) {
+    const artifact = await store.putBytes('history', Buffer.from(json));
+    list.push({ workflowId, runId, type, events: events.length, complete, artifact });
+  }
+  return list;
+}
