@@ -71,6 +71,11 @@ export function printPlaces(messages: Messages, stack: Stack): void {
   messages.info(`Temporal UI: ${stack.uiUrl ?? `of the server at ${stack.address}`}`);
   messages.info(`Reports:     ${path.join(stack.data, 'runs')} (newest: ${path.join(stack.data, 'latest')})`);
   messages.info(`Logs:        ${stack.logs}`);
+  if (!stack.ports) return;
+  const at = (port: number, path: string): string => `http://127.0.0.1:${port}/${path}`;
+  const { rolloutStatus, gpuStatus, rolloutMetrics, gpuMetrics } = stack.ports;
+  messages.info(`Health:      ${at(rolloutStatus, 'health')} and ${at(gpuStatus, 'health')}`);
+  messages.info(`Metrics:     ${at(rolloutMetrics, 'metrics')} and ${at(gpuMetrics, 'metrics')}`);
 }
 
 export function printRunStart(messages: Messages, stack: Stack, { handle, continued }: StartedRun): void {

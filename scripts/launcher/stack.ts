@@ -3,15 +3,17 @@
  * started. The commands `start`, `up` and `start-run` differ only in what they do in between.
  */
 import path from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
 import type { Client } from '@temporalio/client';
 import type { SandboxKind } from '../../environment/types.ts';
 import { dataDirectory } from '../../records/paths.ts';
 import { SEARCH_ATTRIBUTES } from '../../workflows/contract.ts';
 import { signalGroup, type SupervisedChild } from './child.ts';
 import { connectClient, serverIsConfigured } from './connection.ts';
-import { freePort } from './ports.ts';
+import { workerPorts } from './ports.ts';
 import { ensureSearchAttributes, startDevServer } from './server.ts';
 import { isAlive, readState, updateState } from './state.ts';
+import type { WorkerPorts } from './state.ts';
 import { startWorkers, workerMarkers, workersReady } from './workers.ts';
 
 const STOP_GRACE_MS = 15_000;
@@ -23,6 +25,8 @@ export interface Stack {
   /** undefined for a server that is not ours. */
   readonly uiUrl?: string;
   readonly logs: string;
+  /** Where the workers of this data folder listen; absent when another version started them. */
+  readonly ports?: WorkerPorts;
   /** Whether this command started the workers, and so ends them. */
   readonly ownsWorkers: boolean;
   stop(): Promise<void>;
@@ -53,6 +57,7 @@ export async function bringUp(
   const client = server?.client ?? (await connectClient(undefined, 15_000));
   const address = server?.address ?? process.env['TEMPORAL_ADDRESS'] ?? 'the configured server';
   const joined = isAlive(before.launcher) && before.address === address;
+  let { ports } = before;
   const children: SupervisedChild[] = [];
   const stop = async (): Promise<void> => {
     await Promise.all(children.map((child) => child.stop(STOP_GRACE_MS)));
@@ -61,7 +66,11 @@ export async function bringUp(
     await server?.child?.stop(STOP_GRACE_MS);
     // A server that outlived its launcher belongs to whoever found it.
     if (server?.foundPid !== undefined) terminate(server.foundPid);
-    await updateState(data, ({ workflowId }) => ({ ...(workflowId === undefined ? {} : { workflowId }), workers: [] }));
+    await updateState(data, ({ workflowId, ports }) => ({
+      ...(workflowId ? { workflowId } : {}),
+      ...(ports ? { ports } : {}),
+      workers: [],
+    }));
   };
   const kill = (): void => {
     for (const child of children) child.kill();
@@ -77,15 +86,19 @@ export async function bringUp(
         messages.warn(`ending a worker that an earlier start left behind (process ${orphan.pid})`);
         signalGroup(orphan.pid, 'SIGKILL');
       }
+      // They hold the ports that the next ones are to have.
+      for (const until = Date.now() + 2_000; before.workers.some(isAlive) && Date.now() < until;) await sleep(50);
       const launcher = { pid: process.pid, marker: path.basename(process.argv[1] ?? 'node') };
-      await updateState(data, (state) => ({ ...state, launcher, address, workers: [] }));
+      ports = await workerPorts(before.ports);
+      const listening = ports;
+      await updateState(data, (state) => ({ ...state, launcher, address, ports: listening, workers: [] }));
       messages.info('Starting the workers …');
       const pids = new Map<string, number>();
       children.push(
         ...startWorkers({
           data,
           address: server?.address,
-          trainerPort: await freePort(7300),
+          ports,
           warn: messages.warn,
           onStart: (pid, marker) => {
             pids.set(marker, pid);
@@ -96,7 +109,16 @@ export async function bringUp(
       );
       await workersReady(client, children, signal);
     }
-    return { data, client, address, ...(server ? { uiUrl: server.uiUrl } : {}), logs: path.join(data, 'logs'), ownsWorkers: !joined, stop };
+    return {
+      data,
+      client,
+      address,
+      ...(server ? { uiUrl: server.uiUrl } : {}),
+      logs: path.join(data, 'logs'),
+      ...(ports ? { ports } : {}),
+      ownsWorkers: !joined,
+      stop,
+    };
   } catch (error) {
     await stop();
     throw error;

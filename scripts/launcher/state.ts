@@ -12,18 +12,23 @@ const processSchema = z.object({
   pid: z.number().int().positive(),
   /** Text that its command line contains: process ids are reused. */ marker: z.string().min(1),
 });
+const port = z.number().int().min(1).max(65_535);
+const portsSchema = z.object({ trainer: port, rolloutStatus: port, gpuStatus: port, rolloutMetrics: port, gpuMetrics: port });
 const stateSchema = z.object({
   /** The dev server of this data folder; absent when the server is someone else's. */
   server: processSchema.extend({ address: z.string(), uiUrl: z.string() }).optional(),
   /** The command that keeps the workers up. */
   launcher: processSchema.optional(),
   workers: z.array(processSchema),
+  /** Where the workers listen on 127.0.0.1, kept so that links and scrape settings stay valid over restarts. */
+  ports: portsSchema.optional(),
   /** Where the workers connect to. */
   address: z.string().optional(),
   /** The run that this data folder started last, for servers that other data folders use too. */
   workflowId: z.string().optional(),
 });
 export type LauncherState = z.infer<typeof stateSchema>;
+export type WorkerPorts = z.infer<typeof portsSchema>;
 export type KnownProcess = z.infer<typeof processSchema>;
 
 const stateFile = (data: string): string => path.join(data, 'launcher.json');

@@ -8,10 +8,25 @@ import { InfrastructureError } from '../../environment/errors.ts';
 import { repoRoot } from '../../records/paths.ts';
 import { GPU_TASK_QUEUE, TASK_QUEUE } from '../../workflows/contract.ts';
 import { logTail, SupervisedChild } from './child.ts';
+import type { WorkerPorts } from './state.ts';
 
 const WORKERS = [
-  { name: 'GPU worker', script: 'workers/gpu-worker.ts', queue: GPU_TASK_QUEUE, log: 'gpu-worker.log' },
-  { name: 'rollout worker', script: 'workers/rollout-worker.ts', queue: TASK_QUEUE, log: 'rollout-worker.log' },
+  {
+    name: 'GPU worker',
+    script: 'workers/gpu-worker.ts',
+    queue: GPU_TASK_QUEUE,
+    log: 'gpu-worker.log',
+    status: 'gpuStatus',
+    metrics: 'gpuMetrics',
+  },
+  {
+    name: 'rollout worker',
+    script: 'workers/rollout-worker.ts',
+    queue: TASK_QUEUE,
+    log: 'rollout-worker.log',
+    status: 'rolloutStatus',
+    metrics: 'rolloutMetrics',
+  },
 ] as const;
 
 /** Text in a worker's command line by which the launcher knows it again. */
@@ -23,24 +38,28 @@ export interface WorkerSettings {
   readonly data: string;
   /** Address of the launcher's own server; undefined where the environment names one. */
   readonly address: string | undefined;
-  readonly trainerPort: number;
+  readonly ports: WorkerPorts;
   readonly warn: (message: string) => void;
   readonly onStart: (pid: number, marker: string) => void;
 }
 
-export function startWorkers({ data, address, trainerPort, warn, onStart }: WorkerSettings): SupervisedChild[] {
-  const env: NodeJS.ProcessEnv = { ...process.env, TERMINAL_RSI_DATA: data, TERMINAL_RSI_TRAINER_URL: `http://127.0.0.1:${trainerPort}` };
+export function startWorkers({ data, address, ports, warn, onStart }: WorkerSettings): SupervisedChild[] {
+  const env: NodeJS.ProcessEnv = { ...process.env, TERMINAL_RSI_DATA: data, TERMINAL_RSI_TRAINER_URL: `http://127.0.0.1:${ports.trainer}` };
   if (address !== undefined) {
     env['TEMPORAL_ADDRESS'] = address;
     env['TEMPORAL_NAMESPACE'] = 'default';
     env['TEMPORAL_CONFIG_FILE'] = writeProfile(data, address);
   }
-  return WORKERS.map(({ name, script, log }) => {
+  return WORKERS.map(({ name, script, log, status, metrics }) => {
     const child = new SupervisedChild({
       name,
       command: process.execPath,
       args: ['--import', 'tsx', path.join(repoRoot, script)],
-      env,
+      env: {
+        ...env,
+        TERMINAL_RSI_STATUS_ADDRESS: `127.0.0.1:${ports[status]}`,
+        TERMINAL_RSI_METRICS_ADDRESS: `127.0.0.1:${ports[metrics]}`,
+      },
       cwd: repoRoot,
       logFile: path.join(data, 'logs', log),
       onCrash: warn,
