@@ -78,6 +78,7 @@ export class ContainerShell {
 
     const stdout = new MarkedOutput(mark);
     const stderr = new MarkedOutput(mark);
+    const started = performance.now();
     let timer: NodeJS.Timeout | undefined;
     let killing: Promise<void> | undefined;
     let onAbort: (() => void) | undefined;
@@ -99,7 +100,8 @@ export class ContainerShell {
       // The shell is dead when its marks come; what it started is when the killer found no more of it.
       await killing;
       const timedOut = killing !== undefined;
-      return { stdout: stdout.toString(), stderr: stderr.toString(), exitCode: timedOut ? killed : exitCode, timedOut };
+      const seconds = (performance.now() - started) / 1000;
+      return { stdout: stdout.toString(), stderr: stderr.toString(), exitCode: timedOut ? killed : exitCode, timedOut, seconds };
     } finally {
       clearTimeout(timer);
       if (onAbort) options.signal?.removeEventListener('abort', onAbort);

@@ -111,26 +111,40 @@ describe('runEpisode', () => {
     assert.equal((await play(new ScriptedSampler([]), { contextLength: prompt })).record.stopReason, 'context');
   });
 
-  it('stops at the agent’s time limit, in a command and while sampling', async () => {
+  it('stops at the agent’s time limit, over all its commands', async () => {
     const hurried = { ...task, agentTimeoutSec: 0.3 };
     const inCommand = await play(new ScriptedSampler(['sleep 20', 'exit']), { task: hurried });
     assert.deepEqual([inCommand.record.stopReason, inCommand.record.turns[0]?.commands[0]?.timedOut], ['agent-timeout', true]);
-    const silent: Sampler = {
-      sample: (_request, signal) =>
-        new Promise((_resolve, reject) => signal?.addEventListener('abort', () => reject(new Error('aborted')))),
+    const later = await play(new ScriptedSampler(['sleep 0.2', 'sleep 0.2', 'exit']), { task: hurried });
+    assert.deepEqual(
+      [later.record.stopReason, later.record.turns.map((turn) => turn.commands[0]?.timedOut)],
+      ['agent-timeout', [false, true]],
+    );
+  });
+
+  it('does not count what the agent waits for the sampler', async () => {
+    const scripted = new ScriptedSampler(['echo on', 'exit']);
+    const slow: Sampler = {
+      async sample(request) {
+        await new Promise((resolve) => setTimeout(resolve, 100));
+        return await scripted.sample(request);
+      },
       endSession: () => Promise.resolve(),
     };
-    assert.equal((await play(silent, { task: hurried })).record.stopReason, 'agent-timeout');
+    const { record } = await play(slow, { task: { ...task, agentTimeoutSec: 0.05 } });
+    assert.deepEqual([record.stopReason, record.turns.length], ['exit', 2]);
   });
 
   it('rejects with the caller’s reason when cancelled', async () => {
     const reason = new Error('cancelled');
     const controller = new AbortController();
+    const silent: Sampler = {
+      sample: (_request, signal) =>
+        new Promise((_resolve, reject) => signal?.addEventListener('abort', () => reject(signal.reason as Error))),
+      endSession: () => Promise.resolve(),
+    };
     setTimeout(() => controller.abort(reason), 100);
-    await assert.rejects(
-      play(new ScriptedSampler(['sleep 20']), { signal: controller.signal, limits: { ...base.limits, commandTimeoutSec: 60 } }),
-      reason,
-    );
+    await assert.rejects(play(silent, { signal: controller.signal }), reason);
   });
 
   it('rejects a sampler that breaks its contract', async () => {

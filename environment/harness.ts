@@ -80,7 +80,7 @@ interface Reply {
   readonly logprobs: readonly number[];
   readonly stop?: 'output-length' | 'context';
 }
-type Agent = (turn: number, tokens: readonly number[], signal: AbortSignal) => Promise<Reply>;
+type Agent = (turn: number, tokens: readonly number[]) => Promise<Reply>;
 
 /**
  * Rolls out one episode of a policy in a fresh sandbox.
@@ -88,12 +88,12 @@ type Agent = (turn: number, tokens: readonly number[], signal: AbortSignal) => P
  */
 export async function runEpisode(options: EpisodeOptions): Promise<EpisodeResult> {
   const { sampler, codec, policy, limits, contextLength, temperature, episodeId: sessionId } = options;
-  const agent: Agent = async (turn, tokens, signal) => {
+  const agent: Agent = async (turn, tokens) => {
     const room = contextLength - tokens.length;
     const maxTokens = Math.min(limits.maxTokensPerTurn, room);
     const result = await sampler.sample(
       { sessionId, policy, tokens: [...tokens], seed: options.turnSeed(turn), maxTokens, temperature },
-      signal,
+      options.signal,
     );
     checkSample(result.tokens, result.stopReason === 'end-of-turn', maxTokens, codec.endOfTurn, turn);
     const full = result.stopReason === 'context' || (result.stopReason === 'max-tokens' && maxTokens === room);
@@ -136,7 +136,7 @@ export async function runOracle(
   try {
     await sandbox.upload(task.solution, '/solution');
     const command = 'bash /solution/solve.sh';
-    const result = await sandbox.exec(command, {
+    const { seconds: _, ...result } = await sandbox.exec(command, {
       timeoutSec: task.agentTimeoutSec,
       env: task.solutionEnv,
       ...(options.signal ? { signal: options.signal } : {}),
@@ -158,7 +158,7 @@ async function run(options: EpisodeBase, agentName: string, agent: Agent, codec:
   if (codec) tokens.appendContext(codec.prompt(harness, task.instruction, options.runbook));
   const turns: TurnRecord[] = [];
   const sandbox = await provider.start(task, labels(options, 'rollout'), options.signal);
-  const deadline = new Deadline(task.agentTimeoutSec, options.signal);
+  const clock: AgentClock = { leftSec: task.agentTimeoutSec };
   try {
     const stopReason = await converse();
     const snapshot = await takeSnapshot(sandbox, task, episodeId, options.signal);
@@ -168,28 +168,21 @@ async function run(options: EpisodeBase, agentName: string, agent: Agent, codec:
       snapshot,
     };
   } finally {
-    deadline.clear();
     await sandbox.close();
   }
 
   async function converse(): Promise<StopReason> {
     for (let turn = 0; ; turn++) {
       if (codec && tokens.length >= options.contextLength) return 'context';
-      let reply: Reply;
-      try {
-        reply = await agent(turn, tokens.tokens, deadline.signal);
-      } catch (error) {
-        options.signal?.throwIfAborted();
-        if (deadline.remainingSec() <= 0) return 'agent-timeout';
-        throw error;
-      }
+      const reply = await agent(turn, tokens.tokens);
+      options.signal?.throwIfAborted();
       tokens.appendAgent(turn, reply.tokens, reply.logprobs);
       if (reply.stop === undefined && codec && tokens.length > options.contextLength) return stopAt(reply, 'context');
       if (reply.stop !== undefined) return stopAt(reply, reply.stop);
       const { commands, exit } = parseReply(harness, reply.text);
-      const records = await execute(sandbox, commands, limits, deadline, options.signal);
+      const records = await execute(sandbox, commands, limits, clock, options.signal);
       const done: StopReason | undefined =
-        deadline.remainingSec() <= 0 ? 'agent-timeout' : exit ? 'exit' : turn + 1 >= limits.maxTurns ? 'max-turns' : undefined;
+        clock.leftSec <= 0 ? 'agent-timeout' : exit ? 'exit' : turn + 1 >= limits.maxTurns ? 'max-turns' : undefined;
       if (done !== undefined) {
         turns.push({ reply: reply.text, commands: records });
         return done;
@@ -230,14 +223,16 @@ async function execute(
   sandbox: Sandbox,
   commands: readonly string[],
   limits: EpisodeLimits,
-  deadline: Deadline,
+  clock: AgentClock,
   signal?: AbortSignal,
 ): Promise<CommandRecord[]> {
   const records: CommandRecord[] = [];
   for (const command of commands) {
-    const timeoutSec = Math.min(limits.commandTimeoutSec, deadline.remainingSec());
-    if (timeoutSec <= 0) break;
-    records.push({ command, ...(await sandbox.exec(command, { timeoutSec, ...(signal ? { signal } : {}) })) });
+    if (clock.leftSec <= 0) break;
+    const timeoutSec = Math.min(limits.commandTimeoutSec, clock.leftSec);
+    const { seconds, ...result } = await sandbox.exec(command, { timeoutSec, ...(signal ? { signal } : {}) });
+    clock.leftSec -= seconds;
+    records.push({ command, ...result });
   }
   return records;
 }
@@ -286,25 +281,11 @@ function episodeRecord(
   };
 }
 
-/** The agent's time over the whole episode, as a signal for the sampler and as a bound for each command. */
-class Deadline {
-  readonly #end: number;
-  readonly #controller = new AbortController();
-  readonly #timer: NodeJS.Timeout | undefined;
-  readonly signal: AbortSignal;
-
-  constructor(seconds: number, outer?: AbortSignal) {
-    this.#end = performance.now() + seconds * 1000;
-    // A timer cannot wait longer than 2^31 ms, nor for ever (a task without a limit).
-    if (seconds * 1000 < 2 ** 31) this.#timer = setTimeout(() => this.#controller.abort(new Error('agent time is over')), seconds * 1000);
-    this.signal = outer ? AbortSignal.any([outer, this.#controller.signal]) : this.#controller.signal;
-  }
-
-  remainingSec(): number {
-    return (this.#end - performance.now()) / 1000;
-  }
-
-  clear(): void {
-    clearTimeout(this.#timer);
-  }
+/**
+ * The agent's time over the whole episode (the task's `[agent] timeout_sec`). Only its commands in the sandbox use it up, by the
+ * sandbox's own clock. What it waits for the sampler is not the agent's doing but the machine's load: counted, it would
+ * make an outcome that is trained on depend on the episodes beside it. Waiting is bounded where it happens (policy/trainer/client.ts).
+ */
+interface AgentClock {
+  leftSec: number;
 }

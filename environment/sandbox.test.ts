@@ -29,7 +29,8 @@ for (const backend of await backends()) {
     it('starts with the files, variables and RUN lines of the Dockerfile', async () => {
       const sandbox = await start(provider);
       try {
-        const result = await sandbox.exec('pwd; cat names.txt made.txt; echo "$GREETING"; ls -d empty', { timeoutSec: 10 });
+        const { seconds, ...result } = await sandbox.exec('pwd; cat names.txt made.txt; echo "$GREETING"; ls -d empty', { timeoutSec: 10 });
+        assert.ok(seconds >= 0 && seconds < 10);
         assert.deepEqual(result, {
           stdout: '/app\npear\napple\nfig\nmade\nhello there\nempty\n',
           stderr: '',
@@ -143,8 +144,11 @@ for (const backend of await backends()) {
         const reason = new Error('cancelled');
         await assert.rejects(sandbox.exec('sleep 30', { timeoutSec: 60, signal: AbortSignal.any([AbortSignal.abort(reason)]) }), reason);
         const controller = new AbortController();
-        setTimeout(() => controller.abort(reason), 200);
-        await assert.rejects(sandbox.exec('sleep 30', { timeoutSec: 60, signal: controller.signal }), reason);
+        // An embedded command sleeps for no real time: it is given up before its first step.
+        if (backend.name === 'docker') setTimeout(() => controller.abort(reason), 200);
+        const pending = sandbox.exec('sleep 30', { timeoutSec: 60, signal: controller.signal });
+        if (backend.name === 'embedded') controller.abort(reason);
+        await assert.rejects(pending, reason);
       } finally {
         await sandbox.close();
       }
@@ -167,24 +171,70 @@ describe('embedded sandbox', () => {
     assert.match(new EmbeddedProvider().refusal(withEnvironment({ image: 'python:3.12' })) ?? '', /its image is python:3\.12/);
   });
 
-  it('ends loops that never yield, by count and by time', async () => {
+  it('ends a loop after the same work whatever time limit it has', async () => {
     const sandbox = await start(new EmbeddedProvider());
-    const byCount = await sandbox.exec('while true; do :; done', { timeoutSec: 60 });
-    assert.deepEqual([byCount.exitCode, byCount.timedOut], [126, false]);
-    const byTime = await sandbox.exec('while true; do :; done', { timeoutSec: 0.05 });
-    assert.deepEqual([byTime.exitCode, byTime.timedOut], [137, true]);
+    const [long, short] = [
+      await sandbox.exec('while true; do :; done', { timeoutSec: 60 }),
+      await sandbox.exec('while true; do :; done', { timeoutSec: 0.001 }),
+    ];
+    assert.deepEqual([long.exitCode, long.timedOut], [126, false]);
+    assert.deepEqual(short, long);
   });
 
-  it('shows the same times in every repetition', async () => {
-    const list = async (): Promise<string> => {
-      const sandbox = await start(new EmbeddedProvider());
-      await sandbox.exec('echo x > new.txt; touch -d 2020-02-03 old.txt', { timeoutSec: 10 });
-      return (await sandbox.exec('ls -l', { timeoutSec: 10 })).stdout;
+  // One command for each place where just-bash would show the worker's clock or draw random numbers.
+  for (const command of [
+    'date +%s.%N; date',
+    'echo $SECONDS $RANDOM $RANDOM $EPOCHSECONDS',
+    "awk 'BEGIN { srand(); print rand() }'",
+    'time true; time -p sort names.txt',
+    'echo x > new.txt; mkdir d; touch -d 2020-02-03 old.txt; ls -l . /; stat new.txt; find . -mmin -1; find . -newer old.txt',
+    "printf '%(%s)T\\n' -1",
+    "jq -n 'now'",
+    'tar czf a.tgz names.txt && md5sum a.tgz; gzip -k names.txt && md5sum names.txt.gz',
+    'sort -R names.txt; xan shuffle names.txt',
+    'sqlite3 :memory: "select random(), datetime()"',
+    'echo $$ $BASHPID $PPID; hostname; whoami; cat /proc/self/status',
+  ]) {
+    it(`says the same in every repetition: ${command}`, async () => {
+      const say = async (): Promise<unknown> => {
+        const sandbox = await start(new EmbeddedProvider());
+        const first = await sandbox.exec(command, { timeoutSec: 10 });
+        return [first, await sandbox.exec(command, { timeoutSec: 10 }), await sandbox.exec('md5sum *', { timeoutSec: 10 })];
+      };
+      const said = await say();
+      await new Promise((resolve) => setTimeout(resolve, 1100));
+      assert.deepEqual(await say(), said);
+    });
+  }
+
+  it('sleeps by its own clock, and ends timeout and time limits by it', async () => {
+    const sandbox = await start(new EmbeddedProvider());
+    const exec = async (command: string, timeoutSec = 10) => {
+      const { stdout, exitCode, timedOut, seconds } = await sandbox.exec(command, { timeoutSec });
+      return { stdout, exitCode, timedOut, seconds };
     };
-    const first = await list();
-    await new Promise((resolve) => setTimeout(resolve, 1100));
-    assert.equal(await list(), first);
-    assert.match(first, /Feb +3 +2020 old\.txt/);
+    const before = Number((await exec('date +%s')).stdout);
+    assert.deepEqual(await exec('sleep 3; echo on'), { stdout: 'on\n', exitCode: 0, timedOut: false, seconds: 3 });
+    assert.equal(Number((await exec('date +%s')).stdout), before + 3);
+    assert.deepEqual(await exec('timeout 2 sleep 5; echo $?'), { stdout: '124\n', exitCode: 0, timedOut: false, seconds: 2 });
+    assert.deepEqual(await exec('timeout 5 sleep 2; echo $?'), { stdout: '0\n', exitCode: 0, timedOut: false, seconds: 2 });
+    assert.deepEqual(await exec('while true; do sleep 1; done', 4), { stdout: '', exitCode: 137, timedOut: true, seconds: 4 });
+  });
+
+  it('leaves the clock of the worker alone', async () => {
+    const sandbox = await start(new EmbeddedProvider());
+    const running = sandbox.exec('for i in 1 2 3; do sleep 1000; done; date', { timeoutSec: 10_000 });
+    assert.ok(Math.abs(Date.now() - new Date().getTime()) < 1000 && new Date().getFullYear() > 2025);
+    assert.ok(new Date(0) instanceof Date && Date.UTC(2020, 1) > 0 && Math.random() !== Math.random());
+    await running;
+    assert.ok(new Date(Date.now()).getTime() > Date.parse('2026-01-02'));
+  });
+
+  it('gives up a command that the machine cannot finish: infrastructure, no outcome', async () => {
+    const sandbox = await start(new EmbeddedProvider({ safetyMs: 20 }));
+    const isInfrastructure = (error: unknown): boolean =>
+      error instanceof InfrastructureError && /its work is bounded: while/.test(error.message);
+    await assert.rejects(sandbox.exec('while true; do :; done', { timeoutSec: 60 }), isInfrastructure);
   });
 });
 

@@ -67,6 +67,8 @@ export interface ExecResult {
   readonly stderr: string;
   readonly exitCode: number;
   readonly timedOut: boolean;
+  /** What the command took by the sandbox's own clock: real time in Docker, in the embedded sandbox what it slept. */
+  readonly seconds: number;
 }
 
 /** Keeps a runaway file of the agent out of the worker's memory. */
