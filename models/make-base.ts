@@ -13,7 +13,7 @@ import { parseArgs } from 'node:util';
 import { Random } from '../method/seeds.ts';
 import { adamStep, createOptimizer } from '../policy/adam.ts';
 import { trainTokenizer } from '../policy/bpe.ts';
-import { saveModel } from '../policy/checkpoint.ts';
+import { readTokenizer, saveModel } from '../policy/checkpoint.ts';
 import { loadCodec } from '../policy/codec.ts';
 import { lossAndGradients } from '../policy/losses.ts';
 import { createModel, parameterCount } from '../policy/model.ts';
@@ -103,7 +103,7 @@ async function main(): Promise<void> {
     running = i === 0 ? sums.loss : 0.98 * running + 0.02 * sums.loss;
     if ((i + 1) % 100 === 0) say(`step ${i + 1} of ${plan.length}: loss ${running.toFixed(4)}, ${elapsed(started)}`);
   }
-  saveModel(model, out, { tokenizerFrom: staging });
+  saveModel(model, out, { tokenizer: readTokenizer(staging) });
   rmSync(staging, { recursive: true });
   say(`wrote ${out}, ${elapsed(started)}`);
 }

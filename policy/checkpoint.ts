@@ -2,7 +2,7 @@
  * Policies and critics on disk, in the layout of Hugging Face transformers: `config.json`, `model.safetensors`, and a policy's
  * `tokenizer.json`. Weights there are [out,in]; ours are [in,out] with query, key and value (and gate and up) side by side.
  */
-import { copyFileSync, existsSync, readFileSync, writeFileSync } from 'node:fs';
+import { existsSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { UserError } from '../environment/errors.ts';
 import { writeDirectoryAtomically } from './checkpoint-files.ts';
@@ -11,8 +11,10 @@ import { readSafetensors, type TensorEntry, writeSafetensors } from './safetenso
 import type { ModelConfig, ModelRole } from './types.ts';
 
 const VALUE_HEAD = 'value_head.weight';
-/** Files that make a directory a policy with text; copied along by `saveModel`. */
+/** Files that make a directory a policy with text. */
 const TOKENIZER_FILES = ['tokenizer.json', 'tokenizer_config.json'];
+/** Those files by name, in memory: the directory that a model was loaded from may be gone when it is saved. */
+export type TokenizerFiles = ReadonlyMap<string, Uint8Array>;
 
 /** One tensor of the file: where its values are in our parameters. */
 interface Placement {
@@ -89,8 +91,16 @@ export function loadModel(directory: string, role: ModelRole): Model {
   return modelFromValues(config, role, values);
 }
 
-/** Writes a new directory in the layout that `loadModel` reads, all or nothing. `tokenizerFrom`: the policy whose tokenizer goes along. */
-export function saveModel(model: Model, directory: string, options: { readonly tokenizerFrom?: string } = {}): void {
+/** The tokenizer of a policy directory. Throws UserError when there is none. */
+export function readTokenizer(directory: string): TokenizerFiles {
+  const found = TOKENIZER_FILES.filter((file) => existsSync(join(directory, file)));
+  if (!found.includes('tokenizer.json'))
+    throw new UserError(`${join(directory, 'tokenizer.json')}: does not exist, expected the policy's tokenizer`);
+  return new Map(found.map((file) => [file, readFileSync(join(directory, file))]));
+}
+
+/** Writes a new directory in the layout that `loadModel` reads, all or nothing. A policy has a tokenizer beside its weights. */
+export function saveModel(model: Model, directory: string, options: { readonly tokenizer?: TokenizerFiles } = {}): void {
   const shapes = parameterShapes(model.config, model.role);
   const values = new Map([...model.params].map(([name, p]) => [name, p.dataSync<'float32'>()]));
   const tensors = new Map<string, TensorEntry>();
@@ -104,12 +114,7 @@ export function saveModel(model: Model, directory: string, options: { readonly t
   writeDirectoryAtomically(directory, (temporary) => {
     writeSafetensors(join(temporary, 'model.safetensors'), tensors);
     writeFileSync(join(temporary, 'config.json'), `${JSON.stringify(model.config, null, 2)}\n`);
-    if (options.tokenizerFrom === undefined) return;
-    for (const file of TOKENIZER_FILES) {
-      const from = join(options.tokenizerFrom, file);
-      if (existsSync(from)) copyFileSync(from, join(temporary, file));
-      else if (file === 'tokenizer.json') throw new UserError(`${from}: does not exist, expected the policy's tokenizer`);
-    }
+    for (const [file, bytes] of options.tokenizer ?? []) writeFileSync(join(temporary, file), bytes);
   });
 }
 

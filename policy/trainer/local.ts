@@ -5,7 +5,8 @@
 import { UserError } from '../../environment/errors.ts';
 import { adamStep, createOptimizer, disposeOptimizer, loadOptimizer, saveOptimizer } from '../adam.ts';
 import type { Optimizer } from '../adam.ts';
-import { loadModel, saveModel } from '../checkpoint.ts';
+import { loadModel, readTokenizer, saveModel } from '../checkpoint.ts';
+import type { TokenizerFiles } from '../checkpoint.ts';
 import { lossAndGradients } from '../losses.ts';
 import type { Gradients } from '../losses.ts';
 import { disposeModel, tokenLogprobs, tokenValues } from '../model.ts';
@@ -16,7 +17,8 @@ import { TrainerLostError } from './errors.ts';
 
 interface Loaded {
   readonly model: Model;
-  readonly directory: string;
+  /** A policy's; undefined for a critic. */
+  readonly tokenizer: TokenizerFiles | undefined;
   optimizer: Optimizer | undefined;
   readonly optimizerDirectory: string | undefined;
   gradients: Gradients | undefined;
@@ -50,7 +52,7 @@ export class LocalTrainer implements TrainerClient {
       const handle = `${request.role}-${process.pid}-${this.#next++}`;
       this.#loaded.set(handle, {
         model,
-        directory: request.directory,
+        tokenizer: request.role === 'actor' ? readTokenizer(request.directory) : undefined,
         optimizer: undefined,
         optimizerDirectory: request.optimizer,
         gradients: undefined,
@@ -95,7 +97,7 @@ export class LocalTrainer implements TrainerClient {
   save(handle: string, request: { directory: string; optimizer?: string | undefined }): Promise<void> {
     return this.#serially(() => {
       const loaded = this.#get(handle);
-      saveModel(loaded.model, request.directory, loaded.model.role === 'actor' ? { tokenizerFrom: loaded.directory } : {});
+      saveModel(loaded.model, request.directory, loaded.tokenizer && { tokenizer: loaded.tokenizer });
       if (request.optimizer !== undefined) saveOptimizer(this.#optimizer(loaded), request.optimizer);
     });
   }

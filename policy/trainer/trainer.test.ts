@@ -9,7 +9,7 @@ import { after, test } from 'node:test';
 import { UserError } from '../../environment/errors.ts';
 import type { SampleRequest } from '../../environment/types.ts';
 import { ArtifactStore } from '../../records/artifacts.ts';
-import { saveModel } from '../checkpoint.ts';
+import { readTokenizer, saveModel } from '../checkpoint.ts';
 import { createModel, disposeModel } from '../model.ts';
 import type { ModelConfig } from '../types.ts';
 import { HttpSampler, HttpTrainer } from './client.ts';
@@ -39,7 +39,7 @@ await mkdir(join(root, 'tokenizer'));
 await writeFile(join(root, 'tokenizer', 'tokenizer.json'), '{}');
 const directory = join(root, 'policy');
 const model = createModel(config, 'actor', 1);
-saveModel(model, directory, { tokenizerFrom: join(root, 'tokenizer') });
+saveModel(model, directory, { tokenizer: readTokenizer(join(root, 'tokenizer')) });
 disposeModel(model);
 const policy = (await new ArtifactStore(join(root, 'data', 'artifacts')).putDirectory('policy', directory)).sha256;
 

@@ -5,7 +5,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, test } from 'node:test';
 import { Random } from '../../method/seeds.ts';
-import { saveModel } from '../checkpoint.ts';
+import { readTokenizer, saveModel } from '../checkpoint.ts';
 import { createModel, disposeModel } from '../model.ts';
 import { LocalTrainer } from '../trainer/local.ts';
 import type {
@@ -53,7 +53,7 @@ await writeFile(join(tokenizer, 'tokenizer.json'), '{}');
 const actorDirectory = join(root, 'actor');
 {
   const model = createModel(config, 'actor', 3);
-  saveModel(model, actorDirectory, { tokenizerFrom: tokenizer });
+  saveModel(model, actorDirectory, { tokenizer: readTokenizer(tokenizer) });
   disposeModel(model);
 }
 
@@ -254,6 +254,15 @@ test('an interrupted loop that resumes ends with the same bytes as one that was 
   for (const name of ['actor', 'critic', 'actorOptimizer', 'criticOptimizer'] as const) {
     assert.equal(await directoryHash(resumed.output[name]), await directoryHash(straight.output[name]), name);
   }
+});
+
+test('a loop that resumed goes on saving after its checkpoint has been removed', async () => {
+  const directory = folder();
+  const input = fineTuneInput();
+  await assert.rejects(fineTuneActor(context(directory, { trainer: dying(1) }), input, { checkpointEvery: 1 }), /died/);
+  const metrics = await fineTuneActor(context(directory), input, { checkpointEvery: 1 });
+  assert.equal(metrics.steps, 9);
+  assert.deepEqual(await readFile(join(input.outputDirectory, 'tokenizer.json'), 'utf8'), '{}');
 });
 
 test('a request to stop writes a checkpoint and ends with its reason', async () => {
