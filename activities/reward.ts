@@ -8,9 +8,11 @@ import { verdictProgress } from '../records/calibration.ts';
 import type { Calibration } from '../records/calibration.ts';
 import { readChunks } from '../records/chunks.ts';
 import type { ChunkResult, RewardInput, RewardResult } from '../workflows/contract.ts';
-import type { RolloutDependencies } from './dependencies.ts';
 
-export async function reward({ store }: Pick<RolloutDependencies, 'store'>, input: RewardInput): Promise<RewardResult> {
+/** What rewarding asks of an artifact store; an audit computes a batch again with one that writes nothing. */
+type Store = Pick<ArtifactStore, 'readJson' | 'readJsonLines' | 'putJsonLines'>;
+
+export async function reward({ store }: { readonly store: Store }, input: RewardInput): Promise<RewardResult> {
   const { settings } = input;
   const chunks = await readChunks(store, input.chunks);
   const familyChunks = await readChunks(store, input.familyChunks);
@@ -56,7 +58,7 @@ export async function reward({ store }: Pick<RolloutDependencies, 'store'>, inpu
   };
 }
 
-async function readVerdicts(store: ArtifactStore, chunks: readonly ChunkResult[]): Promise<EpisodeVerdict[]> {
+async function readVerdicts(store: Store, chunks: readonly ChunkResult[]): Promise<EpisodeVerdict[]> {
   const lists: EpisodeVerdict[][] = [];
   for (const chunk of chunks) lists.push(await store.readJsonLines<EpisodeVerdict>(chunk.verify.verdicts));
   return lists.flat();

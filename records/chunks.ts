@@ -4,7 +4,7 @@ import type { ArtifactStore } from './artifacts.ts';
 import type { ArtifactRef } from './types.ts';
 
 /** All chunks of the parts, in order. Throws ArtifactError for a missing or changed part. */
-export async function readChunks(store: ArtifactStore, parts: readonly ArtifactRef[]): Promise<ChunkResult[]> {
+export async function readChunks(store: Pick<ArtifactStore, 'readJsonLines'>, parts: readonly ArtifactRef[]): Promise<ChunkResult[]> {
   const lists: ChunkResult[][] = [];
   for (const part of parts) lists.push(await store.readJsonLines<ChunkResult>(part));
   return lists.flat();

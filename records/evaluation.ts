@@ -41,7 +41,7 @@ export interface BuildEvaluationInput {
   /** One list of verified chunks per independent evaluation. */
   readonly repeats: readonly (readonly ArtifactRef[])[];
   readonly calibration: Calibration;
-  readonly store: ArtifactStore;
+  readonly store: Pick<ArtifactStore, 'readJsonLines' | 'putJson'>;
 }
 
 /**

@@ -115,9 +115,8 @@ export interface LedgerText {
 export function checkedLedger(texts: readonly LedgerText[], runKey?: string): LedgerRecord[] {
   const records: LedgerRecord[] = [];
   for (const { place, text } of texts) {
-    const record = parsed(place, text);
-    const { hash, ...rest } = record;
-    const found = canonicalHash(rest);
+    const { record, found } = parseRecord(place, text);
+    const { hash } = record;
     if (found !== hash) throw new LedgerError(place, `the record's bytes have hash ${found}, the record says ${hash}: it was changed`);
     if (runKey !== undefined && record.runKey !== runKey)
       throw new LedgerError(place, `belongs to run ${record.runKey}, expected run ${runKey}`);
@@ -151,10 +150,17 @@ function chained(runKey: string, before: LedgerRecord | undefined, body: RecordB
   return { ...rest, hash: canonicalHash(rest) };
 }
 
-function parsed(place: string, text: string): LedgerRecord {
+/**
+ * One record, and the hash that its bytes have: over all fields that stand there, those this version does not know included.
+ * Throws LedgerError for what is no record, and for one that is not written as `append` writes it: spacing is no place to hide in.
+ */
+export function parseRecord(place: string, text: string): { record: LedgerRecord; found: string } {
   try {
     const json: unknown = JSON.parse(text);
-    return { ...envelopeSchema.parse(json), ...recordBodySchema.parse(json) };
+    const record = { ...envelopeSchema.parse(json), ...recordBodySchema.parse(json) };
+    if (text !== `${canonicalJson(json)}\n`) throw new TypeError('expected canonical JSON and one newline');
+    const { hash: _, ...rest } = json as Record<string, unknown>;
+    return { record, found: canonicalHash(rest) };
   } catch (error) {
     const why = error instanceof z.ZodError ? z.prettifyError(error) : error instanceof Error ? error.message : String(error);
     throw new LedgerError(place, `is not a record of a ledger: ${why}`);

@@ -23,18 +23,32 @@ export function stageSettings(config: RunConfig, kind: StageKind, round: number)
   return { ...common, adoption, reward, rpr: { ...rpr, ...resolved } };
 }
 
-/** Hex SHA-256. `code`: hash of the sources. Reference lists: artifacts count by their hash alone. */
+/** Hex SHA-256. `code`: hash of the sources. Artifacts count by their hash alone. */
 export function stageKey(stage: string, kind: StageKind, round: number, config: RunConfig, inputs: StageInputs, code: string): string {
-  return canonicalHash({ stage, settings: stageSettings(config, kind, round), inputs: inputHashes(inputs), code });
+  return keyOf({ stage, kind, round, config, inputs: inputHashes(inputs), code });
 }
 
-export function inputHashes({ policy, critic, calibration, tasksHash, reference }: StageInputs): {
-  policy: string;
-  critic?: string;
-  calibration: string;
-  tasksHash: string;
-  reference?: string;
-} {
+/** The same from what a ledger holds. */
+export function keyOf(of: {
+  readonly stage: string;
+  readonly kind: StageKind;
+  readonly round: number;
+  readonly config: RunConfig;
+  readonly inputs: InputHashes;
+  readonly code: string;
+}): string {
+  const { stage, kind, round, config, inputs, code } = of;
+  return canonicalHash({ stage, settings: stageSettings(config, kind, round), inputs, code });
+}
+
+export interface InputHashes {
+  readonly policy: string;
+  readonly critic?: string | undefined;
+  readonly calibration: string;
+  readonly tasksHash: string;
+  readonly reference?: string | undefined;
+}
+export function inputHashes({ policy, critic, calibration, tasksHash, reference }: StageInputs): InputHashes {
   return {
     ...{ policy: policy.sha256, calibration: calibration.sha256, tasksHash },
     ...(critic ? { critic: critic.sha256 } : {}),
