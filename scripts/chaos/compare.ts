@@ -3,7 +3,6 @@ import { readdirSync, readFileSync } from 'node:fs';
 import path from 'node:path';
 import type { ArtifactKind } from '../../records/types.ts';
 import type { TrainingRunResult } from '../../workflows/contract.ts';
-import { ledgerContents } from './ledger.ts';
 import { blobFile } from './marks.ts';
 import type { ActivityOutcome } from './outcome.ts';
 
@@ -13,6 +12,8 @@ export interface RunOutcome {
   readonly seconds: number;
   readonly result: TrainingRunResult;
   readonly activities: readonly ActivityOutcome[];
+  /** The parts of its ledger's records that equal runs have in common, by stage or kind of record. */
+  readonly ledger: readonly { readonly name: string; readonly sha256: string }[];
 }
 
 /** The first places where two runs differ. `undisturbed` and `disturbed` are hashes, `missing` where one has nothing. */
@@ -45,14 +46,14 @@ export function differences(undisturbed: RunOutcome, disturbed: RunOutcome): Dif
 }
 
 /** Name → hash of every artifact of every activity, of every activity's result, of the ledger and of the final policy. */
-export function namedHashes({ activities, data, result }: RunOutcome): Map<string, { stage: string; kind: string; sha256: string }> {
+export function namedHashes({ activities, ledger, result }: RunOutcome): Map<string, { stage: string; kind: string; sha256: string }> {
   const hashes = new Map<string, { stage: string; kind: string; sha256: string }>();
   for (const { name, stage, artifacts, result: whole } of activities) {
     for (const { field, ref } of artifacts)
       if (!KINDS_APART.has(ref.kind)) hashes.set(`${name} ${field}`, { stage, kind: ref.kind, sha256: ref.sha256 });
     if (whole !== undefined) hashes.set(name, { stage, kind: 'activity result', sha256: whole });
   }
-  for (const { stage, sha256 } of ledgerContents(data, result)) hashes.set(`ledger ${stage}`, { stage, kind: 'ledger', sha256 });
+  for (const { name, sha256 } of ledger) hashes.set(`ledger ${name}`, { stage: name, kind: 'ledger', sha256 });
   hashes.set('final policy', { stage: result.stages.at(-1)?.name ?? 'run', kind: 'policy', sha256: result.finalPolicy.sha256 });
   return hashes;
 }

@@ -4,6 +4,8 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { WorkflowFailedError, type Client, type WorkflowHandle } from '@temporalio/client';
 import { InfrastructureError } from '../../environment/errors.ts';
 import { Random } from '../../method/seeds.ts';
+import { canonicalHash } from '../../records/canonical-json.ts';
+import { Ledger } from '../../records/ledger.ts';
 import { TASK_QUEUE, type TrainingRunInput, type TrainingRunResult } from '../../workflows/contract.ts';
 import type { RunOutcome } from './compare.ts';
 import { SmallDisk } from './damage.ts';
@@ -127,12 +129,19 @@ async function outcomeOf({ client, handle, observer }: Going, data: string, star
   for (let tries = 0; ; tries++) {
     try {
       const result = (await handle.result()) as TrainingRunResult;
-      return { data, seconds, result, activities: await activityOutcomes(client, handle.workflowId) };
+      const { runId } = await handle.describe();
+      const activities = await activityOutcomes(client, { workflowId: handle.workflowId, runId });
+      return { data, seconds, result, activities, ledger: await ledgerContents(data, result.runKey) };
     } catch (error) {
       if (tries === 20) throw error;
       await sleep(500);
     }
   }
+}
+
+async function ledgerContents(data: string, runKey: string): Promise<RunOutcome['ledger']> {
+  const records = await new Ledger(data, runKey).read();
+  return records.map(({ kind, content }) => ({ name: 'stage' in content ? content.stage : kind, sha256: canonicalHash(content) }));
 }
 
 async function whyNot(handle: WorkflowHandle): Promise<string> {
