@@ -33,12 +33,13 @@ export async function episodeBatch(input: EpisodeBatchInput): Promise<EpisodeBat
   const first = input.resume?.nextChunk ?? 0;
   // Holes are chunks in flight.
   const results: ChunkResult[] = [];
+  const countsSoFar = (): EpisodeCounts => addCounts(before.counts, ...results.filter(() => true).map(countsOf));
   const total = plan.reduce((sum, chunk) => sum + chunk.length, 0);
   const signalEvery = Math.ceil(plan.length / input.signals);
   let next = first;
   let finished = first;
   const tell = async (): Promise<void> => {
-    const { episodes: done, passed } = addCounts(before.counts, ...results.map(countsOf));
+    const { episodes: done, passed } = countsSoFar();
     await reportProgress(root, { stage: key.stage, activity: key.purpose, count: { unit: 'episodes', done, total, passed } });
   };
 
@@ -75,7 +76,7 @@ export async function episodeBatch(input: EpisodeBatchInput): Promise<EpisodeBat
   const part = await collectChunks.executeWithOptions({ summary: `${key.stage} · ${key.purpose} · list of ${results.length} chunks` }, [
     { key, chunks: results },
   ]);
-  const result = { chunks: [...before.chunks, part], counts: addCounts(before.counts, ...results.map(countsOf)) };
+  const result = { chunks: [...before.chunks, part], counts: countsSoFar() };
   if (next === plan.length) return result;
   return await continueAsNew<typeof episodeBatch>({ ...input, resume: { nextChunk: next, result, paused: gate.paused } });
 }
