@@ -1,7 +1,7 @@
 /**
  * The smoke profile for real: both worker processes, the trainer, embedded sandboxes, every activity. While it runs the
  * trainer child, the GPU worker and the rollout worker are each killed with SIGKILL and started again, as a supervisor
- * would; the run must finish, and its history must replay.
+ * would; the run must finish, and its histories must replay (TemporalServer.stop).
  */
 import assert from 'node:assert/strict';
 import { spawn } from 'node:child_process';
@@ -20,7 +20,7 @@ import { TASK_QUEUE } from '../workflows/contract.ts';
 import type { RunProgress } from '../workflows/contract.ts';
 import { progress } from '../workflows/messages.ts';
 import type { trainingRun } from '../workflows/training-run.ts';
-import { replayAll, TemporalServer } from './temporal.ts';
+import { TemporalServer } from './temporal.ts';
 
 type WorkerName = 'rollout-worker' | 'gpu-worker';
 
@@ -115,6 +115,5 @@ it(
     assert.equal(result.stages[2]?.warmUp?.epochs.length, 4);
     assert.equal(result.stages[2]?.ppo?.length, 1);
     assert.ok(existsSync(path.join(data, result.report, 'report.html')));
-    assert.ok((await replayAll(server)) >= 8);
   },
 );
