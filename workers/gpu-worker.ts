@@ -12,12 +12,14 @@ import { AttemptRecords, endOrphans, failLostAttempts } from './lost-attempts.ts
 import { Observability } from './observability.ts';
 import { runWorker } from './run.ts';
 import { createLogger, installRuntime } from './runtime.ts';
+import { startTracing, stopTracing } from './tracing.ts';
 import { TrainerProcess } from './trainer-process.ts';
 import { trainerUrl } from './trainer-url.ts';
 
 const logger = createLogger('gpu-worker');
 try {
   installRuntime(logger);
+  const tracing = await startTracing('terminal-rsi-gpu-worker', logger);
   const data = dataDirectory();
   const records = new AttemptRecords(data, logger);
   await endOrphans(data, logger);
@@ -36,7 +38,7 @@ try {
       namespace,
       taskQueue: GPU_TASK_QUEUE,
       activities: createGpuActivities(gpuDependencies(trainer)),
-      interceptors: { activity: [...observability.interceptors, records.interceptor] },
+      interceptors: { activity: [...observability.interceptors, ...(tracing ? [tracing.activity] : []), records.interceptor] },
       maxConcurrentActivityTaskExecutions: 1,
       // Step and loss in the live table come from heartbeats; the SDK would send one every 24 s. One slot costs the server little.
       maxHeartbeatThrottleInterval: '2s',
@@ -47,7 +49,7 @@ try {
     observability.watch(worker, connection);
     process.exitCode = await runWorker({ logger, worker, records, close: async () => await connection.close() });
   } finally {
-    await trainer.stop();
+    await Promise.all([trainer.stop(), stopTracing()]);
   }
 } catch (error) {
   logger.fatal({ err: error }, 'GPU worker could not start');

@@ -11,12 +11,14 @@ import { AttemptRecords, failLostAttempts } from './lost-attempts.ts';
 import { Observability } from './observability.ts';
 import { runWorker } from './run.ts';
 import { createLogger, installRuntime } from './runtime.ts';
+import { startTracing, stopTracing, workflowInterceptorModules } from './tracing.ts';
 
 const logger = createLogger('rollout-worker');
 try {
   installRuntime(logger);
   const observability = new Observability({ name: 'rollout-worker', logger, runs: path.join(dataDirectory(), 'runs') });
-  const bundle = await loadWorkflowBundle();
+  const tracing = await startTracing('terminal-rsi-rollout-worker', logger);
+  const bundle = await loadWorkflowBundle({ interceptorModules: workflowInterceptorModules() });
   logger.info({ stamp: stampText(bundle.stamp), origin: bundle.origin, file: bundle.file }, 'workflow bundle');
   observability.waitingFor('the Temporal server');
   const { connection, namespace } = await connect(logger);
@@ -29,7 +31,8 @@ try {
     taskQueue: TASK_QUEUE,
     workflowBundle: bundle,
     activities: createRolloutActivities(dependencies),
-    interceptors: { activity: [...observability.interceptors, records.interceptor] },
+    interceptors: { activity: [...observability.interceptors, ...(tracing ? [tracing.activity] : []), records.interceptor] },
+    ...(tracing ? { sinks: tracing.sinks } : {}),
     // Each chunk is many concurrent episodes already: more chunks only wait for the sampler.
     maxConcurrentActivityTaskExecutions: 8,
     // Each cached workflow holds its own copy of the zod schemas.
@@ -46,6 +49,7 @@ try {
     async close() {
       await dependencies.close();
       await connection.close();
+      await stopTracing();
     },
   });
 } catch (error) {

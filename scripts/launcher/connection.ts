@@ -3,6 +3,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { Client, Connection } from '@temporalio/client';
 import { loadClientConnectConfig } from '@temporalio/envconfig';
 import { UserError } from '../../environment/errors.ts';
+import { startTracing } from '../../workers/tracing.ts';
 
 /** True when the environment names a server: then that one is used and none is started. */
 export function serverIsConfigured(): boolean {
@@ -19,7 +20,9 @@ export async function connectClient(address: string | undefined, patienceMs: num
   for (;;) {
     try {
       const connection = await Connection.connect({ ...config.connectionOptions, connectTimeout: '3s' });
-      return new Client({ connection, namespace: config.namespace ?? 'default' });
+      const tracing = await startTracing('terminal-rsi-launcher');
+      const interceptors = tracing ? { workflow: [tracing.client] } : {};
+      return new Client({ connection, namespace: config.namespace ?? 'default', interceptors });
     } catch (error) {
       if (Date.now() > deadline) {
         throw new UserError(

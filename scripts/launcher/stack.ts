@@ -12,6 +12,7 @@ import { signalGroup, type SupervisedChild } from './child.ts';
 import { connectClient, serverIsConfigured } from './connection.ts';
 import { workerPorts } from './ports.ts';
 import { ensureSearchAttributes, startDevServer } from './server.ts';
+import { stopTracing } from '../../workers/tracing.ts';
 import { isAlive, readState, updateState } from './state.ts';
 import type { WorkerPorts } from './state.ts';
 import { startWorkers, workerMarkers, workersReady } from './workers.ts';
@@ -62,6 +63,7 @@ export async function bringUp(
   const stop = async (): Promise<void> => {
     await Promise.all(children.map((child) => child.stop(STOP_GRACE_MS)));
     await client.connection.close();
+    await stopTracing();
     if (joined) return;
     await server?.child?.stop(STOP_GRACE_MS);
     // A server that outlived its launcher belongs to whoever found it.
