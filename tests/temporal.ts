@@ -124,7 +124,8 @@ export async function withWorkers<T>(
   return await worker.runUntil(gpuWorker.runUntil(during));
 }
 
-async function freePort(): Promise<number> {
+/** A TCP port of the loopback interface that is free now. */
+export async function freePort(): Promise<number> {
   const probe = createServer().listen(0, '127.0.0.1');
   await once(probe, 'listening');
   const { port } = probe.address() as AddressInfo;
