@@ -313,6 +313,32 @@ it('a large batch continues as new and still returns every chunk in order', asyn
     [...chunks].sort((a, b) => a - b),
     Array.from({ length: 126 }, (_, index) => index),
   );
-  const rewrites = inputs(calls, 'rewrite').map(({ chunks: given }) => (given as unknown[]).length);
-  assert.deepEqual(rewrites, [126]);
+  const [rewrite] = inputs(calls, 'rewrite');
+  assert.deepEqual(rewrite?.['places'], [...Array(126).keys()]);
+  // Each execution stored the chunks of its own; the batch names the parts in order.
+  const parts = inputs(calls, 'collectChunks').filter(({ key }) => key?.stage === 'RSR-1' && key.purpose === 'rollout');
+  assert.deepEqual(
+    parts.map(({ chunks: part }) => (part as unknown[]).length),
+    [64, 62],
+  );
+  assert.deepEqual(
+    rewrite['chunks'],
+    parts.map(({ chunks: part }) => artifact('chunks', JSON.stringify(part))),
+  );
+});
+
+it('a finished stage is taken as it is: nothing of it runs, and the next stage starts from its policy', async () => {
+  const { result } = await finished({ ...small, rounds: 1 });
+  const [, rsr] = result.stages;
+  assert.ok(rsr);
+  const reused = { ...rsr, record: { ...rsr.record, reusedFrom: { runKey: 'other', index: 2, hash: 'h' } } };
+  const again = await finished({ ...small, rounds: 1 }, { finished: { 'RSR-1': reused } });
+  assert.deepEqual(again.result.stages[1], reused);
+  assert.equal(inputs(again.calls, 'fineTuneActor').length, 0);
+  assert.deepEqual(inputs(again.calls, 'warmUpCritic')[0]?.['actor'], rsr.policy);
+  assert.deepEqual(
+    inputs(again.calls, 'recordStage').map(({ stage }) => stage),
+    ['Base', 'RPR-1'],
+  );
+  assert.match(again.result.table, /RSR-1 ‡/);
 });
