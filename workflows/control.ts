@@ -41,7 +41,8 @@ export class PauseGate {
     await this.open();
     // startChild's conditional argument types cannot be shown to hold for a type parameter: they are checked at `options` above.
     const start = startChild as unknown as (child: F, options: ChildWorkflowOptions) => Promise<ChildWorkflowHandle<F>>;
-    const handle = await start(child, options);
+    // Only a reset leaves an open child of that name behind: one of the execution that was reset, which nobody waits for any more.
+    const handle = await start(child, { ...options, workflowIdReusePolicy: 'TERMINATE_IF_RUNNING' });
     const listed = handle as unknown as ChildWorkflowHandle<Workflow>;
     this.#children.add(listed);
     try {
