@@ -29,10 +29,10 @@ try {
     trainer.start();
     observability.waitingFor('the Temporal server');
     const { connection, namespace } = await connect(logger);
+    await failLostAttempts(connection, data, logger);
     // Before polling: the first TensorFlow operation may compile for minutes, which must not run against an activity's stall limit.
     observability.waitingFor('the trainer');
     await trainer.ready();
-    await failLostAttempts(connection, data, logger);
     const worker = await Worker.create({
       connection,
       namespace,
