@@ -11,7 +11,7 @@ export async function fineTuneActor(deps: GpuDependencies, input: FineTuneActivi
   const { key, runSeed, epochs, sequencesPerStep } = input;
   const examples: EpisodeTokens[] = [];
   for (const ref of input.examples) examples.push(...(await store.readJsonLines<EpisodeTokens>(ref)));
-  return await train(deps, key, async (context, output) => {
+  return await train(deps, input, async (context, output) => {
     const outputDirectory = output('actor');
     const metrics = await loop(context, {
       actorDirectory: await store.directory(input.actor),

@@ -10,7 +10,7 @@ export async function jointPpo(deps: GpuDependencies, input: PpoActivityInput): 
   const { store } = deps;
   const { key, runSeed, rpr } = input;
   const batch = await store.readJsonLines<RewardedEpisode>(input.batch);
-  return await train(deps, key, async (context, directory) => {
+  return await train(deps, input, async (context, directory) => {
     const output = {
       actor: directory('actor'),
       critic: directory('critic'),

@@ -5,7 +5,8 @@
  * Invariants:
  *  I1 The checkpoint directory is the same for all attempts; outputs go to a directory of their own per attempt.
  *  I2 On cancellation the loop stops at the next step with its checkpoint on disk, before the activity ends.
- *  I3 Without progress for `stallSeconds` the attempt fails and the trainer is restarted; the next attempt resumes.
+ *  I3 The result is on disk before the checkpoints go: an attempt whose report was lost is answered from there, not trained again.
+ *  I4 Without progress for `stallSeconds` the attempt fails and the trainer is restarted; the next attempt resumes.
  */
 import { activityInfo, cancellationSignal } from '@temporalio/activity';
 import { rm } from 'node:fs/promises';
@@ -15,20 +16,25 @@ import type { AdamSettings, TrainingContext, TrainingProgress } from '../policy/
 import type { BatchKey } from '../workflows/contract.ts';
 import type { GpuDependencies } from './dependencies.ts';
 import { startHeartbeat } from './heartbeat.ts';
+import { Journal } from './journal.ts';
 import { countStep } from './metrics.ts';
+
+const RESULT = 'result';
 
 /** Adam as in the published PPO recipes; the learning rate alone is a setting of the stage. */
 export function adam(learningRate: number): AdamSettings {
   return { learningRate, beta1: 0.9, beta2: 0.999, epsilon: 1e-8, weightDecay: 0, maxGradientNorm: 1 };
 }
 
-/** Runs one training loop. `output(name)` gives a directory that does not exist yet. */
+/** Runs one training loop, whose result depends on `input` alone. `output(name)` gives a directory that does not exist yet. */
 export async function train<T>(
   deps: GpuDependencies,
-  key: BatchKey,
+  input: { readonly key: BatchKey },
   loop: (context: TrainingContext, output: (name: string) => string) => Promise<T>,
 ): Promise<T> {
+  const { key } = input;
   const home = path.join(deps.data, 'runs', key.runKey, 'checkpoints', key.stage, key.purpose);
+  const finished = await Journal.open<T>(path.join(home, 'result.jsonl'), input);
   const outputs = path.join(home, `outputs-${activityInfo().attempt}`);
   const stalled = new AbortController();
   const signal = AbortSignal.any([cancellationSignal(), stalled.signal]);
@@ -43,6 +49,8 @@ export async function train<T>(
     stalled.abort(new InfrastructureError(why));
   }, 1_000);
   try {
+    const known = finished.get(RESULT);
+    if (known !== undefined) return known;
     await deps.trainer.ready(undefined, signal);
     lastAt = Date.now();
     await rm(outputs, { recursive: true, force: true });
@@ -57,7 +65,9 @@ export async function train<T>(
       },
     };
     const result = await loop(context, (name) => path.join(outputs, name));
-    await rm(home, { recursive: true, force: true });
+    await finished.append(RESULT, result);
+    await rm(context.checkpointDirectory, { recursive: true, force: true });
+    await rm(outputs, { recursive: true, force: true });
     return result;
   } catch (error) {
     // The loop sees a dead connection when a hung trainer is killed: say why it was.
@@ -65,5 +75,6 @@ export async function train<T>(
   } finally {
     clearInterval(watch);
     beat.stop();
+    await finished.close();
   }
 }

@@ -10,7 +10,7 @@ export async function warmUpCritic(deps: GpuDependencies, input: WarmUpActivityI
   const { store } = deps;
   const { key, runSeed, rpr } = input;
   const batch = await store.readJsonLines<RewardedEpisode>(input.batch);
-  return await train(deps, key, async (context, output) => {
+  return await train(deps, input, async (context, output) => {
     const outputDirectory = output('critic');
     const optimizerDirectory = output('critic-optimizer');
     const metrics = await loop(context, {

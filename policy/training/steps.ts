@@ -8,12 +8,16 @@ import { join } from 'node:path';
 import type { ModelRole, TrainerClient, TrainingContext } from '../types.ts';
 import { Checkpoints } from './checkpointing.ts';
 
-/** Optimizer steps between checkpoints. */
-export const CHECKPOINT_EVERY = 8;
+/**
+ * Share of the training time that checkpoints may take. A small model is saved after every step, so that a crash costs one minibatch;
+ * a large one less often. When a checkpoint is written never changes a result.
+ */
+const CHECKPOINT_SHARE = 0.1;
 
 /** Knobs that tests turn; they change speed and checkpoint times, never results beyond rounding. */
 export interface LoopOptions {
   readonly tokenBudget?: number;
+  /** Steps between checkpoints, instead of what `CHECKPOINT_SHARE` allows. */
   readonly checkpointEvery?: number;
 }
 /** A model that is trained: where it starts, and where it ends up. */
@@ -39,10 +43,12 @@ export interface StepLoop<State> {
   readonly stopped?: (state: State) => boolean;
 }
 
-/** Runs the loop to its end, saves the models to their outputs, and returns the last state. @throws the signal's reason when asked to stop */
+/**
+ * Runs the loop to its end, saves the models to their outputs, and returns the last state. The checkpoints stay: only the caller
+ * knows when the outputs are safe. @throws the signal's reason when asked to stop
+ */
 export async function runSteps<State>(context: TrainingContext, loop: StepLoop<State>, options: LoopOptions = {}): Promise<State> {
   const { trainer, signal } = context;
-  const every = options.checkpointEvery ?? CHECKPOINT_EVERY;
   const checkpoints = await Checkpoints.claim(context.checkpointDirectory, loop.inputHash);
   const resume = await checkpoints.newest();
   const handles: Partial<Record<ModelRole, string>> = {};
@@ -54,7 +60,14 @@ export async function runSteps<State>(context: TrainingContext, loop: StepLoop<S
         ? await loop.begin(handles)
         : (JSON.parse(await readFile(join(resume.directory, 'state.json'), 'utf8')) as State);
     let saved = step;
+    let savedAt = performance.now();
+    let costMs = 0;
+    const due = (): boolean => {
+      if (options.checkpointEvery !== undefined) return step - saved >= options.checkpointEvery;
+      return performance.now() - savedAt >= costMs / CHECKPOINT_SHARE;
+    };
     const checkpoint = async (): Promise<void> => {
+      const begun = performance.now();
       await checkpoints.commit(step, async (directory) => {
         for (const { role } of loop.models) {
           await trainer.save(handles[role]!, { directory: join(directory, role), optimizer: join(directory, `${role}-optimizer`) });
@@ -62,6 +75,8 @@ export async function runSteps<State>(context: TrainingContext, loop: StepLoop<S
         await writeFile(join(directory, 'state.json'), JSON.stringify(state));
       });
       saved = step;
+      savedAt = performance.now();
+      costMs = savedAt - begun;
     };
     let stop = loop.stopped?.(state) ?? false;
     while (step < loop.totalSteps && !stop) {
@@ -74,11 +89,10 @@ export async function runSteps<State>(context: TrainingContext, loop: StepLoop<S
       step += 1;
       stop = result.stop ?? false;
       context.progress({ step, totalSteps: loop.totalSteps, loss: result.loss });
-      if (step - saved >= every && !stop) await checkpoint();
+      if (due()) await checkpoint();
     }
     await checkpoints.assertHeld();
     for (const model of loop.models) await saveOutput(trainer, handles[model.role]!, model);
-    await checkpoints.clear();
     return state;
   } finally {
     // A trainer that is gone has nothing to release; the error that counts is already on its way.
