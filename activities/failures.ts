@@ -3,11 +3,12 @@
  *
  *   InfrastructureError (with TrainerLostError, SessionLostError)    retried, as long as the activity's options allow
  *   TaskError, UserError, NumericalError, ArtifactError, LedgerError not retried: the same input gives the same error
+ *   a full or failing disk, too many open files (environment/errors.ts)  retried like InfrastructureError
  *   anything else                                                    retried a few times: a bug looks the same each time
  */
 import { activityInfo, cancellationSignal } from '@temporalio/activity';
 import { ApplicationFailure, TemporalFailure } from '@temporalio/common';
-import { InfrastructureError, TaskError, UserError } from '../environment/errors.ts';
+import { InfrastructureError, storageError, TaskError, UserError } from '../environment/errors.ts';
 import { NumericalError } from '../policy/errors.ts';
 import { ArtifactError } from '../records/artifacts.ts';
 import { LedgerError } from '../records/ledger.ts';
@@ -42,8 +43,9 @@ export function activity<I, O>(work: (input: I) => Promise<O>): (input: I) => Pr
 }
 
 /** `attempt` counts from 1. */
-export function toFailure(error: unknown, attempt: number): Error {
-  if (error instanceof TemporalFailure) return error;
+export function toFailure(thrown: unknown, attempt: number): Error {
+  if (thrown instanceof TemporalFailure) return thrown;
+  const error = thrown instanceof InfrastructureError ? thrown : (storageError(thrown) ?? thrown);
   const failure = (type: string, nonRetryable: boolean): ApplicationFailure => {
     const message = error instanceof Error ? error.message : String(error);
     return ApplicationFailure.create({

@@ -1,8 +1,11 @@
 /**
  * What an activity has finished so far, on disk, so that another attempt goes on where the last one was lost.
  *
+ * A line is `<check> <json>`; the check is the first 16 hex digits of the JSON's SHA-256.
+ *
  * Invariants:
- *  I1 An entry counts once its line is complete and synced; a torn last line (crash while writing) is ignored.
+ *  I1 An entry counts once its line is whole and synced. A line that is not (torn by a crash or a full disk, changed on
+ *     disk) is not an entry: its work is done again.
  *  I2 An entry is used only for the same inputs: every line carries their fingerprint.
  *  I3 Two attempts may write at the same time (a timed-out one lives on): entries are equal then, and the first one counts.
  */
@@ -10,6 +13,7 @@ import { createHash } from 'node:crypto';
 import { mkdir, open } from 'node:fs/promises';
 import type { FileHandle } from 'node:fs/promises';
 import path from 'node:path';
+import { onStorage } from '../environment/errors.ts';
 import { canonicalJson } from '../records/canonical-json.ts';
 
 interface Line<T> {
@@ -19,30 +23,54 @@ interface Line<T> {
 }
 
 export class Journal<T> {
+  readonly #path: string;
   readonly #file: FileHandle;
   readonly #fingerprint: string;
   readonly #entries: Map<string, T>;
+  /** Lines that are not whole; their work is done again. */
+  readonly damaged: number;
+  /** The last write may have left a part of a line. */
+  #torn: boolean;
   #tail: Promise<unknown> = Promise.resolve();
 
-  private constructor(file: FileHandle, fingerprint: string, entries: Map<string, T>) {
-    this.#file = file;
+  private constructor(
+    file: { path: string; handle: FileHandle; torn: boolean; damaged: number },
+    fingerprint: string,
+    entries: Map<string, T>,
+  ) {
+    this.#path = file.path;
+    this.#file = file.handle;
+    this.#torn = file.torn;
+    this.damaged = file.damaged;
     this.#fingerprint = fingerprint;
     this.#entries = entries;
   }
 
-  /** Opens or creates the journal. `inputs`: everything that the entries depend on. */
+  /**
+   * Opens or creates the journal. `inputs`: everything that the entries depend on.
+   * @throws InfrastructureError when the disk is full or fails
+   */
   static async open<T>(file: string, inputs: unknown): Promise<Journal<T>> {
-    const fingerprint = createHash('sha256').update(canonicalJson(inputs)).digest('hex').slice(0, 16);
-    await mkdir(path.dirname(file), { recursive: true });
-    const handle = await open(file, 'a+');
-    const text = await handle.readFile('utf8');
-    if (text !== '' && !text.endsWith('\n')) await handle.appendFile('\n');
+    const fingerprint = hash(canonicalJson(inputs));
+    const { handle, text } = await onStorage(file, async () => {
+      await mkdir(path.dirname(file), { recursive: true });
+      const handle = await open(file, 'a+');
+      try {
+        return { handle, text: await handle.readFile('utf8') };
+      } catch (error) {
+        await handle.close();
+        throw error;
+      }
+    });
     const entries = new Map<string, T>();
+    let damaged = 0;
     for (const line of text.split('\n')) {
+      if (line === '') continue;
       const entry = parse<T>(line);
-      if (entry?.fingerprint === fingerprint && !entries.has(entry.id)) entries.set(entry.id, entry.value);
+      if (entry === undefined) damaged++;
+      else if (entry.fingerprint === fingerprint && !entries.has(entry.id)) entries.set(entry.id, entry.value);
     }
-    return new Journal(handle, fingerprint, entries);
+    return new Journal({ path: file, handle, damaged, torn: text !== '' && !text.endsWith('\n') }, fingerprint, entries);
   }
 
   get(id: string): T | undefined {
@@ -52,14 +80,20 @@ export class Journal<T> {
     return this.#entries.size;
   }
 
-  /** Resolves when the entry is on disk. */
+  /** Resolves when the entry is on disk. @throws InfrastructureError when the disk is full or fails; the journal stays usable */
   async append(id: string, value: T): Promise<void> {
     const line: Line<T> = { fingerprint: this.#fingerprint, id, value };
-    const text = `${JSON.stringify(line)}\n`;
-    const written = this.#tail.then(async () => {
-      await this.#file.appendFile(text);
-      await this.#file.datasync();
-    });
+    const json = JSON.stringify(line);
+    const written = this.#tail.then(() =>
+      onStorage(this.#path, async () => {
+        // What a write on a full disk left of its line must not become the beginning of this one.
+        const text = `${this.#torn ? '\n' : ''}${hash(json)} ${json}\n`;
+        this.#torn = true;
+        await this.#file.appendFile(text);
+        await this.#file.datasync();
+        this.#torn = false;
+      }),
+    );
     this.#tail = written.catch(() => undefined);
     await written;
     this.#entries.set(id, value);
@@ -71,11 +105,12 @@ export class Journal<T> {
   }
 }
 
+function hash(text: string): string {
+  return createHash('sha256').update(text).digest('hex').slice(0, 16);
+}
+
+/** undefined for a line that is not whole. */
 function parse<T>(line: string): Line<T> | undefined {
-  if (line === '') return undefined;
-  try {
-    return JSON.parse(line) as Line<T>;
-  } catch {
-    return undefined;
-  }
+  const json = line.slice(17);
+  return line.slice(0, 17) === `${hash(json)} ` ? (JSON.parse(json) as Line<T>) : undefined;
 }

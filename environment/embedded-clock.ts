@@ -110,17 +110,20 @@ Math.random = () => running.getStore()?.random() ?? real.random();
 globalThis.Date = new Proxy(RealDate, {
   construct(target, parts: unknown[], made) {
     const clock = parts.length === 0 ? running.getStore() : undefined;
-    return Reflect.construct(target, clock ? [clock.now()] : parts, made);
+    return Reflect.construct(target, clock ? [clock.now()] : parts, made) as Date;
   },
 });
 performance.now = () => {
   const clock = running.getStore();
   return clock ? clock.now() - START : real.stopWatch();
 };
-globalThis.setTimeout = Object.assign((fire: (...parts: unknown[]) => void, ms = 0, ...parts: unknown[]) => {
-  const clock = running.getStore();
-  return clock ? clock.addTimer(() => fire(...parts), ms) : real.setTimeout(fire, ms, ...parts);
-}, real.setTimeout) as typeof setTimeout;
+globalThis.setTimeout = Object.assign(
+  (fire: (...parts: unknown[]) => void, ms = 0, ...parts: unknown[]): unknown => {
+    const clock = running.getStore();
+    return clock ? clock.addTimer(() => fire(...parts), ms) : real.setTimeout(fire, ms, ...parts);
+  },
+  { __promisify__: real.setTimeout.__promisify__ },
+) as typeof setTimeout;
 globalThis.clearTimeout = ((timer: NodeJS.Timeout | Timer | undefined) => {
   if (timer && 'fire' in timer) running.getStore()?.removeTimer(timer);
   else real.clearTimeout(timer);

@@ -13,3 +13,37 @@ export class TaskError extends Error {
 export class UserError extends Error {
   override readonly name = 'UserError';
 }
+
+/** What to do about a machine that cannot store or open files, by the system's code. */
+const REMEDIES: Readonly<Record<string, string>> = {
+  ENOSPC: 'free space on its disk; the work goes on by itself',
+  EDQUOT: 'raise the disk quota or free space; the work goes on by itself',
+  EROFS: 'its file system is read-only: mount it writable, or set TERMINAL_RSI_DATA to another folder',
+  EIO: 'its disk answers with errors: look at the system log',
+  EMFILE: 'the process has too many files open: raise the limit (ulimit -n)',
+  ENFILE: 'the machine has too many files open: raise the limit (sysctl fs.file-max)',
+  ENOMEM: 'the machine is out of memory: free some',
+  ESTALE: 'its network file system lost it: mount it again',
+};
+
+/** The error as InfrastructureError where it, or what caused it, is a full or failing disk; else undefined. `place`: the path, where the error does not know it. */
+export function storageError(error: unknown, place?: string): InfrastructureError | undefined {
+  for (let cause = error; cause instanceof Error; cause = cause.cause) {
+    const { code = '', path = place, message } = cause as NodeJS.ErrnoException;
+    const remedy = REMEDIES[code];
+    if (remedy !== undefined)
+      return new InfrastructureError(`${message}${path === undefined || message.includes(path) ? '' : ` (${path})`}: ${remedy}`, {
+        cause: error,
+      });
+  }
+  return undefined;
+}
+
+/** `work` on files below `place`; a full or failing disk is an InfrastructureError that names it. */
+export async function onStorage<T>(place: string, work: () => Promise<T>): Promise<T> {
+  try {
+    return await work();
+  } catch (error) {
+    throw storageError(error, place) ?? error;
+  }
+}

@@ -1,6 +1,7 @@
 /** Directories that are either complete or not there: what checkpoints are made of. */
 import { closeSync, existsSync, fsyncSync, mkdirSync, openSync, readdirSync, renameSync, rmSync } from 'node:fs';
 import { dirname, join } from 'node:path';
+import { storageError } from '../environment/errors.ts';
 
 /**
  * Fills a temporary directory beside `target`, flushes every file to disk, and renames it to `target`. After a crash there is either
@@ -19,7 +20,7 @@ export function writeDirectoryAtomically(target: string, fill: (temporary: strin
     flush(dirname(target));
   } catch (error) {
     rmSync(temporary, { recursive: true, force: true });
-    throw error;
+    throw storageError(error, target) ?? error;
   }
 }
 

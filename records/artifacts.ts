@@ -7,11 +7,13 @@
  *
  * A directory is a manifest blob listing its files (sorted path, hash, size); the manifest's hash is the artifact's.
  * Writers may race: the same bytes get the same name, and renames are atomic, so whoever comes last changes nothing.
+ * A full or failing disk is an InfrastructureError and leaves nothing but a file in tmp.
  */
 import { createHash, randomUUID } from 'node:crypto';
 import { constants, createReadStream } from 'node:fs';
 import { copyFile, mkdir, open, readFile, readdir, rename, rm, stat } from 'node:fs/promises';
 import path from 'node:path';
+import { onStorage } from '../environment/errors.ts';
 import { canonicalJson } from './canonical-json.ts';
 import { dataDirectory } from './paths.ts';
 import type { ArtifactKind, ArtifactRef } from './types.ts';
@@ -51,8 +53,8 @@ export class ArtifactError extends Error {
 
 export class ArtifactStore {
   readonly root: string;
-  /** Trees whose files this process has already checked. */
-  readonly #checkedTrees = new Set<string>();
+  /** Trees whose files this process has checked, with what the file system said of them then. */
+  readonly #checkedTrees = new Map<string, string>();
   readonly #written: (kind: ArtifactKind, bytes: number) => void;
 
   /** `written` is told of every blob that was not there before. */
@@ -63,15 +65,17 @@ export class ArtifactStore {
 
   async putBytes(kind: ArtifactKind, bytes: Uint8Array): Promise<ArtifactRef> {
     const sha256 = createHash('sha256').update(bytes).digest('hex');
-    const placed = await this.#place(sha256, async (temporary) => {
-      const file = await open(temporary, 'wx', 0o644);
-      try {
-        await file.writeFile(bytes);
-        await file.sync();
-      } finally {
-        await file.close();
-      }
-    });
+    const placed = await onStorage(this.root, () =>
+      this.#place(sha256, async (temporary) => {
+        const file = await open(temporary, 'wx', 0o644);
+        try {
+          await file.writeFile(bytes);
+          await file.sync();
+        } finally {
+          await file.close();
+        }
+      }),
+    );
     if (placed) this.#written(kind, bytes.byteLength);
     return reference(kind, sha256, bytes.byteLength);
   }
@@ -88,9 +92,12 @@ export class ArtifactStore {
 
   /** Stores the regular files below `directory`. Empty directories and file modes are not kept; links are refused. */
   async putDirectory(kind: ArtifactKind, directory: string): Promise<ArtifactRef> {
-    const files: TreeFile[] = [];
-    for (const relative of await listFiles(directory))
-      files.push({ path: relative, ...(await this.#putFile(kind, path.join(directory, relative))) });
+    const files = await onStorage(this.root, async () => {
+      const stored: TreeFile[] = [];
+      for (const relative of await listFiles(directory))
+        stored.push({ path: relative, ...(await this.#putFile(kind, path.join(directory, relative))) });
+      return stored;
+    });
     const manifest: TreeManifest = { schema: TREE_SCHEMA, files };
     const { sha256 } = await this.putJson(kind, manifest);
     return reference(
@@ -103,7 +110,7 @@ export class ArtifactStore {
   /** The artifact's bytes. Throws ArtifactError when it is missing or its hash differs. */
   async readBytes(ref: ArtifactId): Promise<Buffer> {
     const file = this.#blobPath(ref.sha256);
-    const bytes = await readFile(file).catch((error: unknown) => {
+    const bytes = await onStorage(file, () => readFile(file)).catch((error: unknown) => {
       throw isMissing(error) ? new ArtifactError('artifact is missing', { sha256: ref.sha256, path: file }) : error;
     });
     const found = createHash('sha256').update(bytes).digest('hex');
@@ -126,7 +133,7 @@ export class ArtifactStore {
 
   /**
    * A directory that holds a directory artifact's files. Read only: it is shared by all readers. Its files are checked
-   * against the manifest once per process, and rebuilt from the blobs when they differ.
+   * against the manifest by the first call of a process and again when one was written since, and rebuilt from the blobs when they differ.
    */
   async directory(ref: ArtifactId): Promise<string> {
     const manifest = await this.readJson<Partial<TreeManifest>>(ref);
@@ -134,10 +141,14 @@ export class ArtifactStore {
       throw new TypeError(`artifact:${ref.sha256} is not a directory artifact (expected a manifest with schema "${TREE_SCHEMA}")`);
     }
     const tree = path.join(this.root, 'trees', ref.sha256);
-    if (this.#checkedTrees.has(ref.sha256) && (await exists(tree))) return tree;
-    if (!(await holds(tree, manifest.files))) await this.#materialize(tree, manifest.files);
-    this.#checkedTrees.add(ref.sha256);
-    return tree;
+    const files = manifest.files;
+    return await onStorage(tree, async () => {
+      const known = this.#checkedTrees.get(ref.sha256);
+      if (known !== undefined && known === (await stamp(tree, files))) return tree;
+      if (!(await holds(tree, files))) await this.#materialize(tree, files);
+      this.#checkedTrees.set(ref.sha256, await stamp(tree, files));
+      return tree;
+    });
   }
 
   async #materialize(tree: string, files: readonly TreeFile[]): Promise<void> {
@@ -260,6 +271,19 @@ async function holds(tree: string, files: readonly TreeFile[]): Promise<boolean>
     if (isMissing(error)) return false;
     throw error;
   }
+}
+
+/** Changes when a file of the tree is written, replaced or removed. */
+async function stamp(tree: string, files: readonly TreeFile[]): Promise<string> {
+  const stamps: string[] = [];
+  for (const file of files) {
+    const found = await stat(path.join(tree, file.path)).catch((error: unknown) => {
+      if (isMissing(error)) return undefined;
+      throw error;
+    });
+    stamps.push(found ? [found.ino, found.size, found.mtimeMs, found.ctimeMs].join(':') : 'missing');
+  }
+  return stamps.join(' ');
 }
 
 async function hashFile(file: string): Promise<string> {

@@ -42,6 +42,8 @@ class Connection {
         throw new NumericalError(what);
       case 'unknown-handle':
         throw new TrainerLostError(what);
+      case 'storage':
+        throw new InfrastructureError(what);
       default:
         throw status >= 500 ? new TrainerLostError(what) : new UserError(what);
     }

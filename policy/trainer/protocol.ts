@@ -80,7 +80,15 @@ export const optimStepSchema = z.strictObject({
 export const saveSchema = z.strictObject({ directory: z.string().min(1), optimizer: z.string().min(1).optional() });
 
 export type ErrorCode =
-  'bad-request' | 'session-prefix' | 'session-lost' | 'numerical' | 'unknown-handle' | 'unauthorized' | 'not-found' | 'internal';
+  | 'bad-request'
+  | 'session-prefix'
+  | 'session-lost'
+  | 'numerical'
+  | 'unknown-handle'
+  | 'unauthorized'
+  | 'not-found'
+  | 'storage'
+  | 'internal';
 export const statusOf: Readonly<Record<ErrorCode, number>> = {
   'bad-request': 400,
   unauthorized: 401,
@@ -89,6 +97,7 @@ export const statusOf: Readonly<Record<ErrorCode, number>> = {
   'session-prefix': 409,
   'session-lost': 409,
   numerical: 422,
+  storage: 507,
   internal: 500,
 };
 

@@ -6,7 +6,7 @@ import { timingSafeEqual } from 'node:crypto';
 import http from 'node:http';
 import type { AddressInfo } from 'node:net';
 import type { Logger } from 'pino';
-import { UserError } from '../../environment/errors.ts';
+import { storageError, UserError } from '../../environment/errors.ts';
 import { ArtifactError } from '../../records/artifacts.ts';
 import { NumericalError } from '../errors.ts';
 import { SessionLostError, SessionPrefixError } from '../sampler-errors.ts';
@@ -57,7 +57,9 @@ export async function startTrainerServer(options: TrainerServerOptions): Promise
   server.keepAliveTimeout = 0;
   server.requestTimeout = 0;
   await new Promise<void>((resolve, reject) => {
-    server.once('error', (error) => reject(new UserError(`trainer cannot listen on ${options.host}:${options.port}: ${error.message}`, { cause: error })));
+    server.once('error', (error) =>
+      reject(new UserError(`trainer cannot listen on ${options.host}:${options.port}: ${error.message}`, { cause: error })),
+    );
     server.listen(options.port, options.host, resolve);
   });
   return {
@@ -168,6 +170,8 @@ function describe(error: unknown): { code: ErrorCode; message: string } {
   if (error instanceof NumericalError) return { code: 'numerical', message };
   if (error instanceof NotFound) return { code: 'not-found', message };
   if (error instanceof UserError || error instanceof ArtifactError) return { code: 'bad-request', message };
+  const failing = storageError(error);
+  if (failing) return { code: 'storage', message: failing.message };
   return { code: 'internal', message };
 }
 

@@ -9,12 +9,13 @@
  *  1. A checkpoint counts only if its manifest exists, belongs to the same inputs, and every file has the hash it names.
  *  2. An attempt commits only while the fence holds its id: one that timed out but still runs cannot overwrite its successor.
  *  3. Everything is written under a temporary name and renamed.
+ *  4. A full or failing disk is an InfrastructureError; the checkpoints before it stay what they were.
  */
 import { createHash, randomUUID } from 'node:crypto';
 import { mkdir, open, readdir, readFile, rename, rm, writeFile } from 'node:fs/promises';
 import { join, relative } from 'node:path';
 import { z } from 'zod';
-import { InfrastructureError } from '../../environment/errors.ts';
+import { InfrastructureError, onStorage, storageError } from '../../environment/errors.ts';
 import { canonicalJson } from '../../records/canonical-json.ts';
 
 const KEPT = 2;
@@ -48,12 +49,15 @@ export class Checkpoints {
 
   /** Takes the fence: from here on no earlier attempt can commit. */
   static async claim(directory: string, inputHash: string): Promise<Checkpoints> {
-    await mkdir(directory, { recursive: true });
     const checkpoints = new Checkpoints(directory, inputHash);
-    await writeDurably(join(directory, 'fence'), checkpoints.#attempt, checkpoints.#attempt);
-    for (const name of await readdir(directory)) {
-      if (name.includes('.tmp-')) await rm(join(directory, name), { recursive: true, force: true });
-    }
+    await onStorage(directory, async () => {
+      await mkdir(directory, { recursive: true });
+      // What lost attempts left goes first: it may be what fills the disk.
+      for (const name of await readdir(directory)) {
+        if (name.includes('.tmp-')) await rm(join(directory, name), { recursive: true, force: true });
+      }
+      await writeDurably(join(directory, 'fence'), checkpoints.#attempt, checkpoints.#attempt);
+    });
     return checkpoints;
   }
 
@@ -74,23 +78,25 @@ export class Checkpoints {
   /** Has `write` fill an empty directory, then makes it the checkpoint of `step`. */
   async commit(step: number, write: (directory: string) => Promise<void>): Promise<void> {
     const temporary = `${this.#path(step)}.tmp-${this.#attempt}`;
-    await rm(temporary, { recursive: true, force: true });
-    await mkdir(temporary, { recursive: true });
-    await write(temporary);
-    const files = await hashFiles(temporary, true);
-    await this.assertHeld();
-    await rm(`${this.#path(step)}.json`, { force: true });
-    await rm(this.#path(step), { recursive: true, force: true });
-    await rename(temporary, this.#path(step));
-    const manifest: z.infer<typeof manifestSchema> = { version: 1, step, inputHash: this.#inputHash, attempt: this.#attempt, files };
-    await writeDurably(`${this.#path(step)}.json`, canonicalJson(manifest), this.#attempt);
+    try {
+      await onStorage(temporary, async () => {
+        await rm(temporary, { recursive: true, force: true });
+        await mkdir(temporary, { recursive: true });
+        await write(temporary);
+        const files = await hashFiles(temporary, true);
+        await this.assertHeld();
+        await rm(`${this.#path(step)}.json`, { force: true });
+        await rm(this.#path(step), { recursive: true, force: true });
+        await rename(temporary, this.#path(step));
+        const manifest: z.infer<typeof manifestSchema> = { version: 1, step, inputHash: this.#inputHash, attempt: this.#attempt, files };
+        await writeDurably(`${this.#path(step)}.json`, canonicalJson(manifest), this.#attempt);
+      });
+    } catch (error) {
+      // Half a checkpoint on a full disk would keep it full.
+      await rm(temporary, { recursive: true, force: true }).catch(() => undefined);
+      throw error;
+    }
     for (const old of (await this.#steps()).slice(0, -KEPT)) await this.#remove(old);
-  }
-
-  /** Removes all checkpoints; the activity's result makes them useless. */
-  async clear(): Promise<void> {
-    await this.assertHeld();
-    for (const step of await this.#steps()) await this.#remove(step);
   }
 
   #path(step: number): string {
@@ -113,7 +119,10 @@ export class Checkpoints {
       const manifest = manifestSchema.parse(JSON.parse(await readFile(`${this.#path(step)}.json`, 'utf8')));
       if (manifest.inputHash !== this.#inputHash) return false;
       return canonicalJson(await hashFiles(this.#path(step), false)) === canonicalJson(manifest.files);
-    } catch {
+    } catch (error) {
+      // A disk that cannot be read now may hold a good checkpoint.
+      const failing = storageError(error, this.#path(step));
+      if (failing) throw failing;
       return false;
     }
   }
@@ -149,6 +158,11 @@ export async function inputHash(settings: unknown, directories: readonly (string
 /** Temporary name, fsync, rename. */
 async function writeDurably(path: string, text: string, attempt: string): Promise<void> {
   const temporary = `${path}.tmp-${attempt}`;
-  await writeFile(temporary, text, { flush: true });
-  await rename(temporary, path);
+  try {
+    await writeFile(temporary, text, { flush: true });
+    await rename(temporary, path);
+  } catch (error) {
+    await rm(temporary, { force: true }).catch(() => undefined);
+    throw error;
+  }
 }
