@@ -147,17 +147,19 @@ const scaled = (share: number | undefined): number | undefined => (share === und
 function stageList(stages: readonly StageResult[]): Html {
   const rows = stages.map((stage) => [
     stage.name,
-    html`<span class="badge ${stage.adopted ? 'good' : 'bad'}">${stage.adopted ? 'adopted' : 'not adopted'}</span>`,
+    html`<span class="badge ${stage.adopted ? 'good' : 'bad'}">${stage.adopted ? 'adopted' : 'not adopted'}</span
+      >${stage.record.reusedFrom ? html` <small title="run ${stage.record.reusedFrom.runKey}">reused</small>` : ''}`,
     stage.reward?.toUpperCase(),
     stage.counts.episodes.toLocaleString('en-US'),
     stage.counts.agentTokens.toLocaleString('en-US'),
     `${Math.round(stage.seconds)} s`,
     html`<code title="${stage.policy.sha256}">${stage.policy.sha256.slice(0, 12)}</code>`,
+    html`<code title="${stage.record.hash}">${stage.record.index} · ${stage.record.hash.slice(0, 12)}</code>`,
     `${stage.decision}${stage.stopped ? ` (${stage.stopped})` : ''}`,
   ]);
   return table(
     'Episodes and tokens of training; evaluation is not counted.',
-    ['stage', 'outcome', 'reward', 'episodes', 'agent tokens', 'time', 'policy', 'decision'],
+    ['stage', 'outcome', 'reward', 'episodes', 'agent tokens', 'time', 'policy', 'record', 'decision'],
     rows,
   );
 }

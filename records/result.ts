@@ -51,6 +51,7 @@ const ppoSchema = z.object({
   tokensPerTurn: z.number(),
   stop: z.object({ rule: z.string(), value: z.number(), limit: z.number() }).optional(),
 });
+const recordSchema = z.object({ index: whole, hash: z.string() });
 const stageSchema = z.object({
   name: z.string(),
   kind: z.enum(['base', 'rsr', 'rpr']),
@@ -74,6 +75,11 @@ const stageSchema = z.object({
   ppo: z.array(ppoSchema).optional(),
   reward: z.enum(['fdr', 'spr']).optional(),
   stopped: z.string().optional(),
+  /** Commands and episodes of training that ran into a time limit. */
+  timeouts: whole.optional(),
+  decidedBy: z.object({ start: z.string(), adoption: z.string() }).optional(),
+  /** The stage's record in the run's ledger, and in that of the run whose finished stage it is. */
+  record: recordSchema.extend({ reusedFrom: recordSchema.extend({ runKey: z.string() }).optional() }).optional(),
 });
 export const runResultSchema = z.object({
   schema: z.literal(RUN_RESULT_SCHEMA),
@@ -121,6 +127,7 @@ function stageOf(stage: StageResult): unknown {
     policySha256: stage.policy.sha256,
     episodes: stage.counts.episodes,
     tokens: stage.counts.agentTokens,
+    timeouts: stage.counts.timeouts,
     suites: evaluation.suites.map(({ scores, ...suite }) => ({ ...suite, repeats: scores })),
     fourSuiteMean: evaluation.fourSuiteMean,
     fourSuiteStandardError: evaluation.fourSuiteStandardError,
