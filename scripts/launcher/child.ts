@@ -106,8 +106,13 @@ export class SupervisedChild {
 
 /** Signals a process group; nothing happens when it is gone. */
 export function signalGroup(pid: number, signal: NodeJS.Signals): void {
+  signalProcess(-pid, signal);
+}
+
+/** Signals a process (a group, where the id is negative); nothing happens when it is gone. */
+export function signalProcess(pid: number, signal: NodeJS.Signals): void {
   try {
-    process.kill(-pid, signal);
+    process.kill(pid, signal);
   } catch (error) {
     if ((error as NodeJS.ErrnoException).code !== 'ESRCH') throw error;
   }

@@ -49,15 +49,16 @@ export async function bringUp(
   if (sandbox === 'docker') await ensureDockerImage(messages);
   const external = serverIsConfigured();
   const before = await readState(data);
+  const kept = isAlive(before.launcher);
   if (external) messages.info('Connecting to the Temporal server of the environment …');
-  else
-    messages.info(
-      isAlive(before.server) ? 'Using the Temporal dev server that runs for this data folder.' : 'Starting the Temporal dev server …',
-    );
+  else messages.info(kept ? 'Using the Temporal dev server of this data folder.' : 'Starting the Temporal dev server …');
+  const launcher = { pid: process.pid, marker: path.basename(process.argv[1] ?? 'node') };
+  // Before the server: a second command that starts now waits for ours.
+  if (!kept) await updateState(data, ({ address: _, ...state }) => ({ ...state, launcher }));
   const server = external ? undefined : await startDevServer(data, SEARCH_ATTRIBUTES, messages.warn);
   const client = server?.client ?? (await connectClient(undefined, 15_000));
   const address = server?.address ?? process.env['TEMPORAL_ADDRESS'] ?? 'the configured server';
-  const joined = isAlive(before.launcher) && before.address === address;
+  const joined = kept && (server ? server.child === undefined : before.address === address);
   let { ports } = before;
   const children: SupervisedChild[] = [];
   const stop = async (): Promise<void> => {
@@ -66,8 +67,6 @@ export async function bringUp(
     await stopTracing();
     if (joined) return;
     await server?.child?.stop(STOP_GRACE_MS);
-    // A server that outlived its launcher belongs to whoever found it.
-    if (server?.foundPid !== undefined) terminate(server.foundPid);
     await updateState(data, ({ workflowId, ports }) => ({
       ...(workflowId ? { workflowId } : {}),
       ...(ports ? { ports } : {}),
@@ -90,7 +89,6 @@ export async function bringUp(
       }
       // They hold the ports that the next ones are to have.
       for (const until = Date.now() + 2_000; before.workers.some(isAlive) && Date.now() < until;) await sleep(50);
-      const launcher = { pid: process.pid, marker: path.basename(process.argv[1] ?? 'node') };
       ports = await workerPorts(before.ports);
       const listening = ports;
       await updateState(data, (state) => ({ ...state, launcher, address, ports: listening, workers: [] }));
@@ -124,14 +122,6 @@ export async function bringUp(
   } catch (error) {
     await stop();
     throw error;
-  }
-}
-
-function terminate(pid: number): void {
-  try {
-    process.kill(pid, 'SIGTERM');
-  } catch (error) {
-    if ((error as NodeJS.ErrnoException).code !== 'ESRCH') throw error;
   }
 }
 

@@ -62,6 +62,16 @@ export function isAlive(known: KnownProcess | undefined): known is KnownProcess 
   return known !== undefined && commandLine(known.pid).includes(known.marker);
 }
 
+/** Ids of all processes whose command line contains `marker`; none where there is no `ps`. */
+export function findProcesses(marker: string): number[] {
+  try {
+    const table = execFileSync('ps', ['-A', '-o', 'pid=,args='], { encoding: 'utf8', maxBuffer: 64 * 1024 * 1024 });
+    return table.split('\n').flatMap((line) => (line.includes(marker) ? [Number.parseInt(line, 10)] : []));
+  } catch {
+    return [];
+  }
+}
+
 /** The command line of a process, or an empty string when there is no such process. */
 function commandLine(pid: number): string {
   try {
