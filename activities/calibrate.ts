@@ -18,7 +18,9 @@ import { forEachConcurrently } from './concurrency.ts';
 import type { RolloutDependencies } from './dependencies.ts';
 import { startHeartbeat } from './heartbeat.ts';
 import { Journal } from './journal.ts';
-import { judge, VERIFICATIONS } from './verify.ts';
+import { judge, triesInMemory } from './judge.ts';
+import { startingAgain } from './lost-parts.ts';
+import { VERIFICATIONS } from './verify.ts';
 
 type Gate = { readonly validChecks: readonly ValidCheck[] } | { readonly rejected: string };
 
@@ -32,7 +34,8 @@ export async function calibrate(deps: RolloutDependencies, input: CalibrateInput
   try {
     await forEachConcurrently(tasks, VERIFICATIONS, cancellationSignal(), async (listing, signal) => {
       if (journal.get(listing.checksum)) return;
-      await journal.append(listing.checksum, await gate(deps, provider, listing, runKey, signal));
+      const found = await startingAgain(signal, () => gate(deps, provider, listing, runKey, signal));
+      await journal.append(listing.checksum, found);
     });
     const accepted: Record<string, TaskCalibration> = {};
     const rejected: { task: string; reason: string }[] = [];
@@ -68,18 +71,19 @@ async function gate(
   const refusal = provider.refusal(task);
   if (refusal !== undefined) return { rejected: refusal };
   const base = { suite: listing.suite, task, provider, runKey, signal };
+  const judging = { task, provider, runKey, signal, tries: triesInMemory() };
   const limits = { maxTurns: 1, maxTokensPerTurn: 1, observationTokens: 1, commandTimeoutSec: task.agentTimeoutSec };
   const idle = await runCommands({
     ...base,
     ...{ episodeId: `calibrate/${listing.suite}/${listing.id}/nop`, agent: 'nop', commands: [], harness: 'shell', purpose: 'check' },
     ...{ sample: 0, seed: 0, limits, contextLength: Infinity },
   });
-  const nop = await judge(task, idle.snapshot, provider, runKey, signal);
+  const nop = await judge({ ...judging, snapshot: idle.snapshot });
   if (nop.outcome !== 'failed') return { rejected: `doing nothing: ${describe(nop)}, expected to fail` };
   let oracle: Verdict | undefined;
   if (task.solution) {
     const solved = await runOracle({ ...base, episodeId: `calibrate/${listing.suite}/${listing.id}/oracle` });
-    oracle = await judge(task, solved.snapshot, provider, runKey, signal);
+    oracle = await judge({ ...judging, snapshot: solved.snapshot });
     if (oracle.outcome !== 'passed') return { rejected: `the reference solution: ${describe(oracle)}, expected to pass` };
   }
   const validChecks = calibrateChecks(nop.checks, oracle?.checks);

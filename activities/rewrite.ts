@@ -17,6 +17,7 @@ import type { RolloutDependencies } from './dependencies.ts';
 import { journalFile } from './episode-names.ts';
 import { startHeartbeat } from './heartbeat.ts';
 import { Journal } from './journal.ts';
+import { startingAgain } from './lost-parts.ts';
 import { countRewrites } from './metrics.ts';
 import { VERIFICATIONS } from './verify.ts';
 
@@ -42,7 +43,7 @@ export async function rewrite(deps: RolloutDependencies, input: RewriteInput): P
       const name = taskKey({ suite: listing.suite, taskId: listing.id });
       if (journal.get(name)) return;
       const task = await deps.task(listing);
-      const outcome = await rewriteTask({
+      const options = {
         suite: listing.suite,
         task,
         successes: successes.get(name) ?? [],
@@ -53,7 +54,8 @@ export async function rewrite(deps: RolloutDependencies, input: RewriteInput): P
         keptPerTask,
         progress: () => executions++,
         signal,
-      });
+      };
+      const outcome = await startingAgain(signal, () => rewriteTask(options));
       await journal.append(name, outcome);
       countRewrites(outcome.counts);
     });

@@ -4,7 +4,6 @@
  */
 import { activityInfo, cancellationSignal } from '@temporalio/activity';
 import { availableParallelism } from 'node:os';
-import { setTimeout as sleep } from 'node:timers/promises';
 import { InfrastructureError } from '../environment/errors.ts';
 import { runEpisode } from '../environment/harness.ts';
 import type { EpisodeResult } from '../environment/harness.ts';
@@ -15,10 +14,9 @@ import type { RolloutDependencies } from './dependencies.ts';
 import { episodeId, episodeSeed, journalFile } from './episode-names.ts';
 import { startHeartbeat } from './heartbeat.ts';
 import { Journal } from './journal.ts';
+import { startingAgain } from './lost-parts.ts';
 import { countEpisode } from './metrics.ts';
 
-/** Each trainer restart costs an episode its session; more often than this in one episode, something else is wrong. */
-const RESTARTS_PER_EPISODE = 20;
 /** A container costs tens of megabytes and its start a core for a moment; an embedded sandbox costs next to nothing. */
 const DOCKER_EPISODES = Math.max(8, 4 * availableParallelism());
 
@@ -37,34 +35,27 @@ export async function rollout(deps: RolloutDependencies, input: RolloutInput): P
       const id = episodeId(key, request);
       if (journal.get(id)) return;
       const task = await deps.task(request.task);
-      for (let restart = 0; ; restart++) {
-        try {
-          const result = await runEpisode({
-            episodeId: id,
-            suite: request.task.suite,
-            task,
-            harness: request.harness,
-            sample: request.sample,
-            seed: episodeSeed(runSeed, key, request),
-            turnSeed: (turn) => episodeSeed(runSeed, key, request, turn),
-            provider,
-            runKey: key.runKey,
-            limits,
-            ...text,
-            sampler: named(deps.sampler, `${key.runKey}/${activityInfo().attempt}/${restart}`, () => turns++),
-            policy: policy.sha256,
-            temperature,
-            signal,
-          });
-          await journal.append(id, result);
-          countEpisode(key, result.record);
-          return;
-        } catch (error) {
-          if (!isSessionLost(error) || restart === RESTARTS_PER_EPISODE) throw error;
-          restarts++;
-          await sleep(250, undefined, { signal });
-        }
-      }
+      const run = (restart: number): Promise<EpisodeResult> =>
+        runEpisode({
+          episodeId: id,
+          suite: request.task.suite,
+          task,
+          harness: request.harness,
+          sample: request.sample,
+          seed: episodeSeed(runSeed, key, request),
+          turnSeed: (turn) => episodeSeed(runSeed, key, request, turn),
+          provider,
+          runKey: key.runKey,
+          limits,
+          ...text,
+          sampler: named(deps.sampler, `${key.runKey}/${activityInfo().attempt}/${restart}`, () => turns++),
+          policy: policy.sha256,
+          temperature,
+          signal,
+        });
+      const result = await startingAgain(signal, run, { onRestart: () => restarts++ });
+      await journal.append(id, result);
+      countEpisode(key, result.record);
     };
     await forEachConcurrently(episodes, sandbox === 'docker' ? DOCKER_EPISODES : episodes.length, cancellationSignal(), roll);
     const results = episodes.map((request) => {
@@ -112,8 +103,4 @@ function named(sampler: Sampler, prefix: string, answered: () => void): Sampler 
     },
     endSession: (sessionId) => sampler.endSession(`${prefix}/${sessionId}`),
   };
-}
-
-function isSessionLost(error: unknown): boolean {
-  return error instanceof InfrastructureError && (error as { code?: unknown }).code === 'session-lost';
 }

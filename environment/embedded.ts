@@ -47,6 +47,10 @@ const limits: NonNullable<BashOptions['executionLimits']> = {
 const SAFETY_MS = 300_000;
 /** Of awk's rand and $RANDOM: the same in every sandbox, as is the time. */
 const SEED = 1;
+/** A command ran into the safety net: time, and never an outcome. */
+class StuckError extends InfrastructureError {
+  readonly code = 'stuck';
+}
 /** Runs in a thread of its own with real time-outs, and the image that this sandbox stands in for lacks it as well. */
 const noSqlite = defineCommand('sqlite3', () =>
   Promise.resolve({ stdout: '', stderr: 'bash: sqlite3: command not found\n', exitCode: 127 }),
@@ -131,7 +135,7 @@ class EmbeddedSandbox implements Sandbox {
     });
     options.signal?.throwIfAborted();
     if (clock.overdue)
-      throw new InfrastructureError(
+      throw new StuckError(
         `the embedded sandbox is stuck: a command took longer than the safety limit, although its work is bounded: ${command.slice(0, 200)}`,
       );
     const timedOut = clock.expired;
