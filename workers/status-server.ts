@@ -84,32 +84,32 @@ async function answer({ address, health, runs }: Served, request: http.IncomingM
 
 /** Sends a regular file of the run's report folder; whatever lies elsewhere, also by a link, is not found. */
 async function sendReport(runs: string, [, key, rest]: RegExpExecArray, pathname: string, response: http.ServerResponse): Promise<void> {
+  const [runKey, name] = [decoded(key), decoded(rest)];
+  const missing = (): void => sendText(response, 404, `no such report file: ${pathname}. A report is written when its run ends.`);
+  if (runKey === undefined || name === undefined || !/^[\w-]+$/.test(runKey)) return missing();
+  const folder = path.join(await realpath(runs).catch(() => runs), runKey, 'report');
+  if ((await realpath(folder).catch(() => undefined)) !== folder) return missing();
   if (rest === undefined) {
     response.writeHead(308, { location: `${pathname}/` }).end();
     return;
   }
-  const [runKey, name] = [decoded(key), decoded(rest)];
-  const missing = (): void => sendText(response, 404, `no such report file: ${pathname}. A report is written when its run ends.`);
-  if (runKey === undefined || name === undefined || !/^[\w-]+$/.test(runKey)) return missing();
-  const folder = await realpath(path.join(runs, runKey, 'report')).catch(() => undefined);
-  if (folder === undefined) return missing();
   const file = await realpath(path.join(folder, name === '' ? 'report.html' : name)).catch(() => undefined);
   if (file === undefined || !file.startsWith(folder + path.sep)) return missing();
-  const { size, isFile } = await stat(file).then((found) => ({ size: found.size, isFile: found.isFile() }));
-  if (!isFile) return missing();
+  const found = await stat(file);
+  if (!found.isFile()) return missing();
   response.writeHead(200, {
     ...HEADERS,
     'content-type': CONTENT_TYPES[path.extname(file)] ?? 'application/octet-stream',
-    'content-length': size,
+    'content-length': found.size,
   });
   if (response.req.method === 'HEAD') {
     response.end();
     return;
   }
   // A file may grow or shrink under the reader: never more than was announced.
-  if (size === 0) response.end();
+  if (found.size === 0) response.end();
   else
-    createReadStream(file, { end: size - 1 })
+    createReadStream(file, { end: found.size - 1 })
       .on('error', () => response.destroy())
       .pipe(response);
 }
