@@ -41,7 +41,7 @@ async function killWorker(name: WorkerName, workflowId: string, records: boolean
 try {
   await rig.startWorker('gpu-worker');
   await rig.startWorker('rollout-worker');
-  const { workflowId } = await rig.fineTune('times', 5_000);
+  const { workflowId } = await rig.fineTune('times', 1_000);
   const stepping = async (attempt: number): Promise<void> =>
     await rig.until(workflowId, 'a step', (activity, { step }) => activity.attempt === attempt && Number(step) > 0);
   await stepping(1);

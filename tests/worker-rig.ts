@@ -77,6 +77,8 @@ export class WorkerRig {
         TEMPORAL_ADDRESS: this.server.address,
         TERMINAL_RSI_DATA: this.data,
         TERMINAL_RSI_TRAINER_URL: this.trainerUrl,
+        // The trainer then logs every request.
+        TERMINAL_RSI_LOG_LEVEL: 'debug',
       },
       stdio: ['ignore', log.fd, log.fd, 'ipc'],
     });
@@ -116,7 +118,7 @@ export class WorkerRig {
   /** Fine-tunes the tiny base policy on random tokens: `steps` optimizer steps of a fraction of a second. Equal inputs, equal result. */
   async fineTune(runKey: string, steps: number): Promise<FineTuneHandle> {
     const store = new ArtifactStore(path.join(this.data, 'artifacts'));
-    const sequencesPerStep = 8;
+    const sequencesPerStep = 32;
     const input: FineTuneActivityInput = {
       key: { runKey, stage: 'RSR-1', purpose: 'fine-tune' },
       runSeed: 1,

@@ -13,6 +13,7 @@ import { Observability } from './observability.ts';
 import { runWorker } from './run.ts';
 import { createLogger, installRuntime } from './runtime.ts';
 import { startTracing, stopTracing } from './tracing.ts';
+import { TRAINING_DRAIN_MS } from './stop-times.ts';
 import { TrainerProcess } from './trainer-process.ts';
 import { trainerUrl } from './trainer-url.ts';
 
@@ -44,7 +45,7 @@ try {
       maxHeartbeatThrottleInterval: '2s',
       // The checkpoint starts at once; the process stays until it is written.
       shutdownGraceTime: 0,
-      shutdownForceTime: '9s',
+      shutdownForceTime: TRAINING_DRAIN_MS,
     });
     observability.watch(worker, connection);
     process.exitCode = await runWorker({ logger, worker, records, close: async () => await connection.close() });

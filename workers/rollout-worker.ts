@@ -12,6 +12,7 @@ import { Observability } from './observability.ts';
 import { runWorker } from './run.ts';
 import { createLogger, installRuntime } from './runtime.ts';
 import { startTracing, stopTracing, workflowInterceptorModules } from './tracing.ts';
+import { ROLLOUT_DRAIN_MS } from './stop-times.ts';
 
 const logger = createLogger('rollout-worker');
 try {
@@ -35,11 +36,13 @@ try {
     ...(tracing ? { sinks: tracing.sinks } : {}),
     // Each chunk is many concurrent episodes already: more chunks only wait for the sampler.
     maxConcurrentActivityTaskExecutions: 8,
+    // Pause, reset and cancellation arrive with the answer to a heartbeat; the SDK would send one every 24 s.
+    maxHeartbeatThrottleInterval: '3s',
     // Each cached workflow holds its own copy of the zod schemas.
     maxCachedWorkflows: 64,
     // Cancel at once: finished episodes are journalled, unfinished ones start again anyway.
     shutdownGraceTime: 0,
-    shutdownForceTime: '8s',
+    shutdownForceTime: ROLLOUT_DRAIN_MS,
   });
   observability.watch(worker, connection);
   process.exitCode = await runWorker({

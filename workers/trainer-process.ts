@@ -13,6 +13,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
 import { InfrastructureError } from '../environment/errors.ts';
 import type { Logger } from './runtime.ts';
+import { TRAINER_END_MS } from './stop-times.ts';
 
 export interface TrainerProcessOptions {
   readonly url: string;
@@ -28,8 +29,6 @@ const MAIN = fileURLToPath(new URL('../policy/trainer/main.ts', import.meta.url)
 const LONGEST_PAUSE_MS = 30_000;
 /** A child that has been up this long has recovered: the next crash starts with the shortest pause again. */
 const STABLE_MS = 60_000;
-/** TensorFlow may be inside one long operation when it is asked to end. */
-const END_MS = 8_000;
 
 export class TrainerProcess {
   readonly url: string;
@@ -90,7 +89,7 @@ export class TrainerProcess {
     const child = this.#child;
     if (child && child.exitCode === null && child.signalCode === null) {
       child.kill('SIGTERM');
-      const timer = setTimeout(() => child.kill('SIGKILL'), END_MS);
+      const timer = setTimeout(() => child.kill('SIGKILL'), TRAINER_END_MS);
       await once(child, 'exit');
       clearTimeout(timer);
     }

@@ -1,6 +1,6 @@
 /**
- * One long-running child process of the launcher: output to a log file, started again with growing pauses when it dies, and
- * stopped with SIGTERM first and SIGKILL after a grace period.
+ * One long-running child process of the launcher: output to a log file, started again with growing pauses when it dies or stays
+ * unhealthy, and stopped with SIGTERM first and SIGKILL after a grace period.
  *
  * Children lead their own process group: a Ctrl-C on the terminal reaches only the launcher, which then decides the order
  * in which they stop.
@@ -10,6 +10,7 @@ import { createWriteStream, mkdirSync } from 'node:fs';
 import { open } from 'node:fs/promises';
 import path from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
+import { watchHealth, type HealthWatchOptions } from './health-watch.ts';
 
 export interface ChildOptions {
   /** For messages and the log file's name. */
@@ -19,6 +20,8 @@ export interface ChildOptions {
   readonly env: NodeJS.ProcessEnv;
   readonly cwd: string;
   readonly logFile: string;
+  /** Where it tells how it is; one that stays unhealthy is killed and so started again. */
+  readonly health?: Omit<HealthWatchOptions, 'onUnhealthy'>;
   /** Called when the process ended although nobody asked it to. */
   readonly onCrash: (message: string) => void;
   /** Called with the process id of every start. */
@@ -38,6 +41,7 @@ export class SupervisedChild {
   #stopping = false;
   #pause = FIRST_PAUSE_MS;
   #restart: NodeJS.Timeout | undefined;
+  #watch: { stop(): void } | undefined;
   #crashes = 0;
 
   constructor(options: ChildOptions) {
@@ -57,7 +61,7 @@ export class SupervisedChild {
   }
 
   start(): void {
-    const { command, args, env, cwd, logFile, name } = this.#options;
+    const { command, args, env, cwd, logFile, name, health, onCrash } = this.#options;
     const log = createWriteStream(logFile, { flags: 'a' });
     const started = Date.now();
     const child = spawn(command, [...args], { cwd, env, detached: true, stdio: ['ignore', 'pipe', 'pipe'] });
@@ -65,16 +69,22 @@ export class SupervisedChild {
     child.stdout.pipe(log, { end: false });
     child.stderr.pipe(log, { end: false });
     if (child.pid !== undefined) this.#options.onStart?.(child.pid);
+    const onUnhealthy = (why: string): void => {
+      onCrash(`${name} has been unhealthy for too long: ${why}; ending it`);
+      child.kill('SIGKILL');
+    };
+    this.#watch = health && watchHealth({ ...health, onUnhealthy });
     let ended = false;
     const onEnd = (how: string): void => {
       if (ended) return;
       ended = true;
       this.#process = undefined;
+      this.#watch?.stop();
       log.end();
       if (this.#stopping) return;
       this.#crashes++;
       if (Date.now() - started > HEALTHY_MS) this.#pause = FIRST_PAUSE_MS;
-      this.#options.onCrash(`${name} ${how}; starting it again in ${(this.#pause / 1000).toFixed(1)} s (log: ${logFile})`);
+      onCrash(`${name} ${how}; starting it again in ${(this.#pause / 1000).toFixed(1)} s (log: ${logFile})`);
       this.#restart = setTimeout(() => this.start(), this.#pause);
       this.#pause = Math.min(this.#pause * 2, LONGEST_PAUSE_MS);
     };
@@ -86,12 +96,13 @@ export class SupervisedChild {
   async stop(graceMs: number): Promise<void> {
     this.#stopping = true;
     clearTimeout(this.#restart);
+    this.#watch?.stop();
     const child = this.#process;
     if (child?.pid === undefined) return;
     const gone = new Promise<void>((resolve) => child.once('exit', () => resolve()));
     child.kill('SIGTERM');
     await Promise.race([gone, sleep(graceMs, undefined, { ref: false })]);
-    // The group too: a worker that was killed may leave a trainer process behind.
+    // What a worker started in its group, e.g. a shell. Its trainer leads a group of its own, and ends with the worker's channel.
     signalGroup(child.pid, 'SIGKILL');
     await gone;
   }

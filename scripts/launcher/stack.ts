@@ -7,6 +7,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import type { Client } from '@temporalio/client';
 import type { SandboxKind } from '../../environment/types.ts';
 import { dataDirectory } from '../../records/paths.ts';
+import { SERVER_STOP_MS, WORKER_STOP_MS } from '../../workers/stop-times.ts';
 import { SEARCH_ATTRIBUTES } from '../../workflows/contract.ts';
 import { signalGroup, type SupervisedChild } from './child.ts';
 import { connectClient, serverIsConfigured } from './connection.ts';
@@ -16,8 +17,6 @@ import { stopTracing } from '../../workers/tracing.ts';
 import { isAlive, readState, updateState } from './state.ts';
 import type { WorkerPorts } from './state.ts';
 import { startWorkers, workerMarkers, workersReady } from './workers.ts';
-
-const STOP_GRACE_MS = 15_000;
 
 export interface Stack {
   readonly data: string;
@@ -62,11 +61,11 @@ export async function bringUp(
   let { ports } = before;
   const children: SupervisedChild[] = [];
   const stop = async (): Promise<void> => {
-    await Promise.all(children.map((child) => child.stop(STOP_GRACE_MS)));
+    await Promise.all(children.map((child) => child.stop(WORKER_STOP_MS)));
     await client.connection.close();
     await stopTracing();
     if (joined) return;
-    await server?.child?.stop(STOP_GRACE_MS);
+    await server?.child?.stop(SERVER_STOP_MS);
     await updateState(data, ({ workflowId, ports }) => ({
       ...(workflowId ? { workflowId } : {}),
       ...(ports ? { ports } : {}),

@@ -62,6 +62,7 @@ export function startWorkers({ data, address, ports, warn, onStart }: WorkerSett
       },
       cwd: repoRoot,
       logFile: path.join(data, 'logs', log),
+      health: { url: `http://127.0.0.1:${ports[status]}/health` },
       onCrash: warn,
       onStart: (pid) => onStart(pid, script),
     });
