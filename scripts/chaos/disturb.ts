@@ -3,7 +3,6 @@
  * gone on. What is measured, and why so: docs/durability.md.
  */
 import { existsSync } from 'node:fs';
-import { InfrastructureError } from '../../environment/errors.ts';
 import type { Random } from '../../method/seeds.ts';
 import { tearNewestCheckpoint, type SmallDisk } from './damage.ts';
 import type { DockerDaemon } from './docker.ts';
@@ -14,8 +13,6 @@ import type { Kill } from './result.ts';
 import { sendSignal, untilGone, type ChaosStack, type Pids, type ProcessName } from './stack.ts';
 import { pause, type Watch } from './watch.ts';
 
-/** A run that does nothing durable for so long after a kill does not go on by itself. */
-const STUCK_MS = 240_000;
 /** After a disturbance that came too late for its point: somewhere in the next second. */
 const LATE_SPREAD_MS = 1_000;
 
@@ -36,7 +33,11 @@ export async function disturb(disturbance: Disturbance, around: Surroundings): P
   const { watch, observer, signal, random } = around;
   const { point, delayMs } = disturbance;
   let late = false;
-  await watch.until(() => (late = isOver(point, around)) || isReached(point, around) || observer.ended, signal);
+  await watch.untilOrStuck(
+    () => (late = isOver(point, around)) || isReached(point, around) || observer.ended,
+    signal,
+    () => observer.pending,
+  );
   if (!observer.ended) await pause(late ? random.int(LATE_SPREAD_MS) : delayMs, signal);
   signal.throwIfAborted();
   if (observer.ended) return undefined;
@@ -116,27 +117,24 @@ async function inflict({ kind, processes, secondMs, point }: Disturbance, before
 }
 
 /** Waits until what died is up again and the run has done durable work since, or has ended. */
-async function goneOn({ processes, kind }: Disturbance, before: Pids, seen: number, around: Surroundings): Promise<void> {
+async function goneOn({ processes }: Disturbance, before: Pids, seen: number, around: Surroundings): Promise<void> {
   const { watch, observer, stack, signal } = around;
-  const stuck = AbortSignal.timeout(STUCK_MS);
-  const either = AbortSignal.any([signal, stuck]);
-  try {
-    let from = seen;
-    if (processes.length > 0) {
-      const replaced = stack.untilReplaced(withChildren(processes), before, either);
-      await Promise.race([replaced, watch.until(() => observer.ended, either)]);
-      watch.settle();
-      from = watch.marks.size;
-    }
-    await watch.until(() => watch.marks.size > from || observer.ended, either);
-  } catch (error) {
-    signal.throwIfAborted();
-    if (!stuck.aborted) throw error;
-    const doing = observer.atWork.map(({ what, attempt }) => `${what} (attempt ${attempt})`).join(', ') || 'nothing';
-    throw new InfrastructureError(
-      `no durable work for ${STUCK_MS / 1000} s after the loss of ${processes.join(', ') || kind}; pending: ${doing}`,
-    );
+  let from = seen;
+  if (processes.length > 0) {
+    const noMatter = new AbortController();
+    const either = AbortSignal.any([signal, noMatter.signal]);
+    const replaced = stack.untilReplaced(withChildren(processes), before, either);
+    replaced.catch(() => undefined);
+    await Promise.race([replaced, watch.until(() => observer.ended, either)]);
+    noMatter.abort();
+    watch.settle();
+    from = watch.marks.size;
   }
+  await watch.untilOrStuck(
+    () => watch.marks.size > from || observer.ended,
+    signal,
+    () => observer.pending,
+  );
 }
 
 /** Everything that ends with a process: the trainer with its worker, and the workers when a new launcher finds them left behind. */

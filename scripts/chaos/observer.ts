@@ -42,6 +42,10 @@ export class Observer {
   get pids(): Pids {
     return this.#pids;
   }
+  /** What is at work, for a person. */
+  get pending(): string {
+    return this.#atWork.map(({ what, attempt }) => `${what} (attempt ${attempt})`).join(', ') || 'nothing';
+  }
   get ended(): boolean {
     return this.#status !== 'RUNNING';
   }

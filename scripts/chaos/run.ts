@@ -41,7 +41,7 @@ interface Going {
 export async function undisturbedRun(settings: RunSettings): Promise<{ outcome: RunOutcome; marks: readonly Mark[] }> {
   return withRun(settings, async (going) => {
     const startedAt = Date.now();
-    await going.watch.until(() => going.observer.ended, settings.signal);
+    await untilEnded(going, settings.signal);
     const outcome = await outcomeOf(going, settings.data, startedAt);
     return { outcome, marks: going.watch.marks.all };
   });
@@ -87,7 +87,7 @@ export async function disturbedRun(settings: DisturbedSettings, inspect: (outcom
           kills.push(kill);
           settings.onKill(kill, kills.length);
         }
-        await going.watch.until(() => going.observer.ended, signal);
+        await untilEnded(going, signal);
         inspect(await outcomeOf(going, data, startedAt));
         return { kills, skipped, startedAt };
       } catch (error) {
@@ -119,6 +119,14 @@ async function withRun<T>({ data, input, docker, signal }: RunSettings, body: (g
     await observer?.close();
     await stack.kill();
   }
+}
+
+function untilEnded({ watch, observer }: Going, signal: AbortSignal): Promise<void> {
+  return watch.untilOrStuck(
+    () => observer.ended,
+    signal,
+    () => observer.pending,
+  );
 }
 
 /** @throws InfrastructureError with the run's own words when it did not complete */

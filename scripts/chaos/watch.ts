@@ -1,7 +1,10 @@
 /** Looks at the marks of a data folder many times a second, and lets others wait for one. */
 import { setTimeout as sleep } from 'node:timers/promises';
+import { InfrastructureError } from '../../environment/errors.ts';
 import { isDurable, Marks, type Mark } from './marks.ts';
 
+/** A run that does nothing durable for so long does not go on by itself. */
+const STUCK_MS = 240_000;
 /** Short against what is to be hit: a checkpoint of a tiny model is written in some 50 ms. */
 const TICK_MS = 4;
 
@@ -44,7 +47,11 @@ export class Watch {
         settle();
       };
       const check = (): void => {
-        if (reached()) end(resolve);
+        try {
+          if (reached()) end(resolve);
+        } catch (error) {
+          end(() => reject(error));
+        }
       };
       const abort = (): void => end(() => reject(signal.reason as Error));
       if (signal.aborted) return abort();
@@ -52,6 +59,20 @@ export class Watch {
       this.#waiting.add(check);
       check();
     });
+  }
+
+  /**
+   * As `until`, for something that needs the run to go on.
+   * @throws InfrastructureError, with `pending()` in it, when the run has done nothing durable for four minutes
+   */
+  async untilOrStuck(reached: () => boolean, signal: AbortSignal, pending: () => string): Promise<void> {
+    let since = Date.now();
+    let size = this.marks.size;
+    await this.until(() => {
+      if (this.marks.size !== size) [size, since] = [this.marks.size, Date.now()];
+      if (Date.now() - since > STUCK_MS) throw new InfrastructureError(`no durable work for ${STUCK_MS / 1000} s; pending: ${pending()}`);
+      return reached();
+    }, signal);
   }
 
   /** What was done up to now, also by a process that has just died, counts as seen. */
