@@ -68,13 +68,14 @@ export class Ledger {
 
   /**
    * Appends a record, unless one of the same kind and content follows the last restart already (an earlier attempt wrote it): then
-   * that one is returned. Throws LedgerError when what is there does not hold together.
+   * that one is returned. A restart is known only if it is the last record. Throws LedgerError when what is there does not hold together.
    */
   async append(body: RecordBody): Promise<LedgerRecord> {
     await mkdir(this.directory, { recursive: true });
     for (;;) {
       const records = await this.read();
-      const known = sinceRestart(records).find((record) => record.kind === body.kind && equal(record.content, body.content));
+      const candidates = body.kind === 'restarted' ? records.slice(-1) : sinceRestart(records);
+      const known = candidates.find((record) => record.kind === body.kind && equal(record.content, body.content));
       if (known) return known;
       const record = chained(this.#runKey, records.at(-1), body);
       if (await this.#place(record)) return record;

@@ -3,9 +3,10 @@ import { readdir } from 'node:fs/promises';
 import path from 'node:path';
 import { UserError } from '../environment/errors.ts';
 import type { RunConfig } from '../workflows/config.ts';
-import type { StageResult } from '../workflows/contract.ts';
+import type { StageName, StageResult } from '../workflows/contract.ts';
 import type { ArtifactStore } from './artifacts.ts';
 import { canonicalJson } from './canonical-json.ts';
+import { readChunks } from './chunks.ts';
 import { effectiveStages, Ledger, LedgerError } from './ledger.ts';
 import type { LedgerRecord } from './ledger.ts';
 
@@ -58,15 +59,33 @@ export async function findElsewhere(data: string, runKeys: readonly string[], st
 }
 
 /**
- * The result of a recorded stage, with the artifacts that later stages need proven to be there.
+ * The result of a recorded stage, with all artifacts that it names proven to be there: later stages, the report and audits read them.
  * Throws ArtifactError where one is missing or changed.
  */
 export async function recordedResult(store: ArtifactStore, record: StageRecord): Promise<Omit<StageResult, 'record'>> {
   const result = await store.readJson<Omit<StageResult, 'record' | 'seconds'>>(record.content.result);
-  await store.directory(result.policy);
-  if (result.critic) await store.directory(result.critic);
-  await store.readBytes(result.evaluation.table);
+  const { policy, critic, evaluation, batches, runbooks, examples } = result;
+  await store.directory(policy);
+  if (critic) await store.directory(critic);
+  const chunks = await readChunks(store, [...batches.flatMap((batch) => batch.chunks), ...evaluation.chunks]);
+  const files = chunks.flatMap(({ rollout, verify }) => [rollout.episodes, rollout.tokens, rollout.snapshots, verify.verdicts]);
+  for (const file of [evaluation.table, ...batches.flatMap(({ rewarded }) => rewarded ?? []), ...runbooks, ...examples, ...files])
+    await store.readBytes(file);
   return { ...result, seconds: record.observed.seconds };
+}
+
+/** Whether stage `a` comes before stage `b` in a run. */
+export function precedes(a: StageName, b: StageName): boolean {
+  const place = (name: string): number => {
+    const [, kind, round] = /^(RSR|RPR)-(\d+)$/.exec(name) ?? [];
+    return kind === undefined ? 0 : 2 * Number(round) + (kind === 'RPR' ? 1 : 0);
+  };
+  return place(a) < place(b);
+}
+
+/** Where a stage that is at work keeps what it has finished so far: its journals and checkpoints. */
+export function stageFolders(data: string, runKey: string, stage: StageName): string[] {
+  return ['journal', 'checkpoints'].map((kind) => path.join(data, 'runs', runKey, kind, stage));
 }
 
 /** Settings of two runs that differ, by path, e.g. `rsr.epochs`. The fields that only say how to run are left out. */

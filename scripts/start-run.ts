@@ -20,7 +20,7 @@ await runCommand(async ({ table, messages, signal, up }) => {
   const stack = await up(wantsDocker(options) ? 'docker' : 'embedded');
   if (options.detach && stack.ownsWorkers)
     throw new UserError('--detach: no workers are up for this data folder, so nothing would run; start `npm run up` first');
-  const run = await startRun(stack.client, stack.data, options);
+  const run = await startRun(stack.client, stack.data, options.input);
   printRunStart(messages, stack, run);
   if (options.detach) return 0;
   const outcome = await followRun(stack.client, run.handle, table, signal);

@@ -5,6 +5,7 @@
 import { z } from 'zod';
 import { runConfigSchema } from './config.ts';
 import type { RunConfig } from './config.ts';
+import type { StageName } from './contract.ts';
 
 const quick: RunConfig = {
   profile: 'quick',
@@ -109,7 +110,7 @@ export function resolveConfig(input: unknown): RunConfig {
   if (typeof name !== 'string' || !Object.hasOwn(profiles, name)) {
     throw new ConfigError([{ path: 'profile', value: name, expected: oneOf(Object.keys(profiles)) }]);
   }
-  const merged = merge(profiles[name as RunConfig['profile']], given);
+  const merged = mergeInput(profiles[name as RunConfig['profile']], given);
   const parsed = runConfigSchema.safeParse(merged);
   if (parsed.success) return parsed.data;
   throw new ConfigError(parsed.error.issues.flatMap((issue) => fieldErrors(issue, merged)));
@@ -120,6 +121,11 @@ export function inRound<T>(list: readonly T[], round: number): T {
   const value = list[Math.min(round, list.length) - 1];
   if (value === undefined) throw new RangeError(`round ${round}: a per-round list must have an entry`);
   return value;
+}
+
+/** The stages of a run in order: `Base`, then RSR and RPR of each round. */
+export function plannedStages(rounds: number): StageName[] {
+  return ['Base', ...Array.from({ length: rounds }, (_, index) => [`RSR-${index + 1}`, `RPR-${index + 1}`]).flat()];
 }
 
 /** What the training run's history may take from all progress signals together: each is up to four events of at most about 4,000. */
@@ -138,12 +144,12 @@ function isObject(value: unknown): value is JsonObject {
   return typeof value === 'object' && value !== null && !Array.isArray(value);
 }
 
-/** `null` and `undefined` mean "as in the profile": a form's empty field arrives so. */
-function merge(base: unknown, over: unknown): unknown {
+/** `over` over `base`. `null` and `undefined` mean "as in the base": a form's empty field arrives so. */
+export function mergeInput(base: unknown, over: unknown): unknown {
   if (over === undefined || over === null) return base;
   if (!isObject(base) || !isObject(over)) return over;
   const result: JsonObject = { ...base };
-  for (const [key, value] of Object.entries(over)) result[key] = merge(base[key], value);
+  for (const [key, value] of Object.entries(over)) result[key] = mergeInput(base[key], value);
   return result;
 }
 

@@ -32,7 +32,7 @@ import { reportLink, tasksText } from './details.ts';
 import { addCounts } from './episodes.ts';
 import { evaluation } from './evaluation.ts';
 import { attributes } from './messages.ts';
-import { ConfigError, resolveConfig } from './profiles.ts';
+import { ConfigError, plannedStages, resolveConfig } from './profiles.ts';
 import { rprStage } from './rpr-stage.ts';
 import { rsrStage } from './rsr-stage.ts';
 import { RunState } from './run-state.ts';
@@ -53,11 +53,6 @@ export async function trainingRun(input?: TrainingRunInput): Promise<TrainingRun
     // Embedded sandboxes die with their process; containers outlive it.
     if (config.sandbox === 'docker') await CancellationScope.nonCancellable(() => sweep({ runKey, sandbox: config.sandbox }));
   }
-}
-
-/** `Base`, then RSR and RPR of each round. */
-export function plannedStages(rounds: number): StageName[] {
-  return ['Base', ...Array.from({ length: rounds }, (_, index) => [`RSR-${index + 1}`, `RPR-${index + 1}`]).flat()];
 }
 
 function configOrFail(input: unknown): RunConfig {

@@ -1,8 +1,9 @@
 /** The options that `start` and `start-run` share, and their errors. */
+import { userInfo } from 'node:os';
 import { parseArgs } from 'node:util';
 import { UserError } from '../../environment/errors.ts';
 import { runConfigSchema } from '../../workflows/config.ts';
-import type { TrainingRunInput } from '../../workflows/contract.ts';
+import type { StageName, TrainingRunInput } from '../../workflows/contract.ts';
 
 export interface LaunchOptions {
   /** The workflow's input: only what was asked for. */
@@ -106,4 +107,80 @@ function parseValue(text: string): unknown {
   } catch {
     return text;
   }
+}
+
+export interface ResumeOptions {
+  /** Workflow id or key of a run. */
+  readonly run: string;
+  readonly resultFile: string | undefined;
+  readonly intent:
+    | { readonly kind: 'go-on' }
+    | { readonly kind: 'restart'; readonly from: StageName; readonly by: string }
+    | { readonly kind: 'fork'; readonly from: StageName; readonly changes: TrainingRunInput };
+}
+
+export const RESUME_HELP = `npm run resume -- RUN [options]
+
+RUN is a run's workflow id or key. Without options an open run is followed, and one that failed goes on where it failed.
+
+Options:
+  --from STAGE         run STAGE (base, rsr-1, rpr-1, …) and all after it again, with what was made before it
+  --by NAME            who asks for that, for the ledger (default: the user's name)
+  --fork               with --from: leave the run as it is, and start a new one that shares the stages before STAGE
+  --set PATH=VALUE     with --fork: a setting that differs, e.g. --set rpr.epochs=3; repeatable
+  --seed N             with --fork: another seed
+  --result-file FILE   write the run's result as JSON (docs/results.md)`;
+
+/** Reads the options of `resume`. Throws UserError naming the option, its value and what was expected. */
+export function parseResumeOptions(args: readonly string[]): ResumeOptions | 'help' {
+  const { values, positionals } = parseResume(args);
+  if (values.help) return 'help';
+  const [run, ...more] = positionals;
+  if (run === undefined || more.length > 0)
+    throw new UserError(`expected one run, got ${positionals.join(' ') || 'none'}\n\n${RESUME_HELP}`);
+  if (values['result-file'] === '') throw new UserError('--result-file is empty; expected the path of a file to write');
+  const changes: Record<string, unknown> = {};
+  if (values.seed !== undefined) changes['seed'] = seed(values.seed);
+  for (const assignment of values.set ?? []) assign(changes, assignment);
+  const from = values.from === undefined ? undefined : stage(values.from);
+  const common = { run, resultFile: values['result-file'] };
+  if (values.fork) {
+    if (from === undefined) throw new UserError('--fork needs --from STAGE: the first stage that the new run does not share');
+    return { ...common, intent: { kind: 'fork', from, changes } };
+  }
+  if (Object.keys(changes).length > 0) {
+    throw new UserError(
+      `${values.seed === undefined ? '--set' : '--seed'}: what a run has made belongs to its configuration; add --fork for a new run with a changed one`,
+    );
+  }
+  if (from === undefined) return { ...common, intent: { kind: 'go-on' } };
+  return { ...common, intent: { kind: 'restart', from, by: values.by ?? userInfo().username } };
+}
+
+function parseResume(args: readonly string[]) {
+  try {
+    return parseArgs({
+      args: [...args],
+      strict: true,
+      allowPositionals: true,
+      options: {
+        from: { type: 'string' },
+        by: { type: 'string' },
+        fork: { type: 'boolean' },
+        set: { type: 'string', multiple: true },
+        seed: { type: 'string' },
+        'result-file': { type: 'string' },
+        help: { type: 'boolean', short: 'h' },
+      },
+    });
+  } catch (error) {
+    throw new UserError(`${error instanceof Error ? error.message : String(error)}\n\n${RESUME_HELP}`);
+  }
+}
+
+/** `rpr-1` → `RPR-1`. */
+function stage(text: string): StageName {
+  if (text.toLowerCase() === 'base') return 'Base';
+  if (!/^(rsr|rpr)-[1-9]$/i.test(text)) throw new UserError(`--from is ${JSON.stringify(text)}; expected base, rsr-1, rpr-1, rsr-2, …`);
+  return text.toUpperCase();
 }

@@ -13,7 +13,7 @@ import type { temporal } from '@temporalio/proto';
 import { UserError } from '../../environment/errors.ts';
 import { canonicalJson } from '../../records/canonical-json.ts';
 import { runResultSchema } from '../../records/result.ts';
-import { TASK_QUEUE, type RunProgress, type TrainingRunResult } from '../../workflows/contract.ts';
+import { TASK_QUEUE, type RunProgress, type TrainingRunInput, type TrainingRunResult } from '../../workflows/contract.ts';
 import { resolveConfig } from '../../workflows/profiles.ts';
 import type { LiveActivity, LiveTable } from '../live-table.ts';
 import type { LaunchOptions } from './options.ts';
@@ -23,23 +23,26 @@ const WORKFLOW_TYPE = 'trainingRun';
 /** More than that are looked up in the UI. */
 const MOST_OPEN_RUNS = 20;
 
+/** Between the end of an execution and the reset that takes it up (launcher/resume.ts). */
+const RESET_PATIENCE_MS = 2_000;
+
 export interface StartedRun {
   readonly handle: WorkflowHandle;
   readonly continued: boolean;
 }
 
-/** Starts a run. Throws UserError when the configuration is wrong, before anything runs. */
-export async function startRun(client: Client, data: string, options: LaunchOptions): Promise<StartedRun> {
-  const config = checkedConfig(options.input);
+/** Starts a run; `note` stands beside it in the list of workflows. Throws UserError when the configuration is wrong, before anything runs. */
+export async function startRun(client: Client, data: string, input: TrainingRunInput, note?: string): Promise<StartedRun> {
+  const config = checkedConfig(input);
   const time = new Date().toISOString().slice(0, 19).replace(/[-:]/g, '').replace('T', '-');
   const workflowId = `run-${config.profile}-seed${config.seed}-${time}`;
   try {
     const handle = await client.workflow.start(WORKFLOW_TYPE, {
       workflowId,
       taskQueue: TASK_QUEUE,
-      args: [options.input],
-      memo: { input: canonicalJson(options.input) },
-      staticSummary: `${config.profile} · seed ${config.seed} · ${config.sandbox}`,
+      args: [input],
+      memo: { input: canonicalJson(input) },
+      staticSummary: [config.profile, `seed ${config.seed}`, config.sandbox, ...(note === undefined ? [] : [note])].join(' · '),
     });
     await updateState(data, (state) => ({ ...state, workflowId }));
     return { handle, continued: false };
@@ -57,7 +60,7 @@ export async function startRun(client: Client, data: string, options: LaunchOpti
 export async function continueOrStart(client: Client, data: string, options: LaunchOptions): Promise<StartedRun> {
   checkedConfig(options.input);
   const open = options.fresh ? undefined : await openRun(client, data);
-  if (!open) return startRun(client, data, options);
+  if (!open) return startRun(client, data, options.input);
   const asked = canonicalJson(options.input);
   if (asked !== '{}' && asked !== open.input) {
     throw new UserError(
@@ -68,7 +71,8 @@ export async function continueOrStart(client: Client, data: string, options: Lau
   return { handle: client.workflow.getHandle(open.workflowId), continued: true };
 }
 
-function checkedConfig(input: unknown): ReturnType<typeof resolveConfig> {
+/** The complete configuration. Throws UserError with a line for each field that is wrong. */
+export function checkedConfig(input: unknown): ReturnType<typeof resolveConfig> {
   try {
     return resolveConfig(input);
   } catch (error) {
@@ -135,6 +139,9 @@ async function outcomeOf(handle: WorkflowHandle): Promise<RunOutcome> {
       return { ok: true, result: (await handle.result()) as TrainingRunResult };
     } catch (error) {
       if (error instanceof WorkflowFailedError) {
+        // Someone reset the run: another execution goes on with it.
+        await sleep(RESET_PATIENCE_MS);
+        if (await isOpen(handle)) continue;
         const messages: string[] = [];
         for (let cause: unknown = error.cause ?? error; cause instanceof Error; cause = cause.cause) messages.push(cause.message);
         return { ok: false, message: [...new Set(messages)].join(': ') };
@@ -144,6 +151,13 @@ async function outcomeOf(handle: WorkflowHandle): Promise<RunOutcome> {
       await sleep(1000);
     }
   }
+}
+
+async function isOpen(handle: WorkflowHandle): Promise<boolean> {
+  return await handle.describe().then(
+    ({ status }) => status.name === 'RUNNING',
+    () => false,
+  );
 }
 
 /** Pending activities of the run and of its open children, two levels deep (stage → episode batch). */
