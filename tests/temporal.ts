@@ -105,6 +105,7 @@ export class TemporalServer {
       await this.connection.close();
       await this.client.connection.close();
       if (this.#child.exitCode === null) {
+        this.#child.ref();
         this.#child.kill('SIGTERM');
         await once(this.#child, 'exit');
       }
