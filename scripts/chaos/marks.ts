@@ -10,7 +10,7 @@ export type MarkKind = 'task' | 'episode' | 'verdict' | 'rewrite' | 'checkpoint-
 
 export interface Mark {
   readonly kind: MarkKind;
-  /** e.g. `RSR-1/rollout/0-verdicts.jsonl#7`, `RPR-1/warm-up/step-00000008`. */
+  /** e.g. `RSR-1/rollout/0-verdicts.jsonl#7`, `RPR-1/warm-up/checkpoint#3`. */
   readonly name: string;
   /** Stage and purpose, e.g. `RSR-1/rollout`; empty for artifacts, which carry no such thing. */
   readonly group: string;
@@ -18,8 +18,8 @@ export interface Mark {
   readonly at: number;
 }
 
-/** A checkpoint that is being written is not yet work that survives; neither is the removal of the checkpoints. */
-export const isDurable = ({ kind }: Mark): boolean => kind !== 'checkpoint-writing' && kind !== 'training-end';
+/** A checkpoint that is being written is not yet work that survives. */
+export const isDurable = ({ kind }: Mark): boolean => kind !== 'checkpoint-writing';
 
 /** Artifacts lie in 256 folders; looking at all of them each time would be felt on a small machine. */
 const ARTIFACTS_EVERY_MS = 40;
@@ -28,7 +28,7 @@ export class Marks {
   readonly #data: string;
   readonly #seen = new Map<string, Mark>();
   readonly #lines = new Map<string, { bytes: number; lines: number }>();
-  readonly #training = new Set<string>();
+  readonly #steps = new Map<string, Set<string>>();
   readonly #blobFolders = new Map<string, number>();
   #artifactsAt = 0;
   #durable = 0;
@@ -96,22 +96,26 @@ export class Marks {
     for (let line = known.lines + 1; line <= lines; line++) add(kind, group, `${name}#${line}`);
   }
 
+  /** Which steps get a checkpoint is a matter of time, so they are counted: the first of an activity, the second, … */
   #scanCheckpoints(home: string, add: Add): void {
-    const open = new Set<string>();
     for (const stage of list(home)) {
       for (const purpose of list(path.join(home, stage))) {
         const group = `${stage}/${purpose}`;
-        open.add(group);
-        this.#training.add(group);
+        const counted = (part: string, step: string): string => {
+          const key = `${group}/${part}`;
+          const steps = this.#steps.get(key) ?? new Set();
+          this.#steps.set(key, steps.add(step));
+          return `${key}#${[...steps].indexOf(step) + 1}`;
+        };
         for (const file of list(path.join(home, stage, purpose, 'steps'))) {
           const [, step, rest = ''] = /^(step-\d+)(.*)$/.exec(file) ?? [];
           if (step === undefined) continue;
-          if (rest.startsWith('.tmp-')) add('checkpoint-writing', group, `${group}/${step} (writing)`);
-          else if (rest === '.json') add('checkpoint', group, `${group}/${step}`);
+          if (rest.startsWith('.tmp-')) add('checkpoint-writing', group, counted('unfinished-checkpoint', step));
+          else if (rest === '.json') add('checkpoint', group, counted('checkpoint', step));
         }
+        this.#addLines('training-end', group, `${group}/result`, path.join(home, stage, purpose, 'result.jsonl'), add);
       }
     }
-    for (const group of this.#training) if (!open.has(group)) add('training-end', group, `${group}/end`);
   }
 
   #scanArtifacts(add: Add): void {

@@ -94,33 +94,35 @@ export function fits(kind: DisturbanceKind, { moment, training }: Point): boolea
 export function pointsOf(marks: readonly Mark[], activities: readonly ActivityOutcome[]): Point[] {
   const ordered = marks.filter(({ kind }) => kind !== 'artifact').sort((a, b) => a.at - b.at);
   const last = new Map<string, string>();
-  for (const { name } of ordered) last.set(name.replace(/#\d+$/, ''), name);
+  for (const { name } of ordered) last.set(series(name), name);
   const timed: { at: number; point: Point }[] = [];
   for (const { kind, name, group, at } of ordered) {
-    // After the last entry of a file nothing of it is in progress any more.
-    if (last.get(name.replace(/#\d+$/, '')) === name && /#\d+$/.test(name)) continue;
-    const training = kind === 'checkpoint';
+    const training = kind === 'checkpoint' || kind === 'training-end';
     const add = (moment: Moment, mark: string, spreadMs: number): number =>
       timed.push({ at, point: { moment, name: mark, group, training, trigger: { mark }, spreadMs } });
+    if (kind === 'training-end') add('between activity end and its report', name, 0);
+    // After the last one of a file or activity nothing of it is in progress any more.
+    if (last.get(series(name)) === name) continue;
     if (kind === 'task') add('in the gate', name, 50);
     if (kind === 'episode') add(group.includes('/evaluation-') ? 'during evaluation' : 'mid-rollout', name, 300);
     if (kind === 'verdict') add('mid-verify', name, 30);
     if (kind === 'rewrite') add('mid-rewrite', name, 30);
     if (kind === 'checkpoint') {
-      add('while a checkpoint is being written', `${name} (writing)`, 0);
+      add('while a checkpoint is being written', name.replace('/checkpoint#', '/unfinished-checkpoint#'), 0);
       add('between minibatches', name, 200);
     }
   }
   for (const { name, type, stage, purpose, artifacts, endedAt } of activities) {
     const ref = artifacts.at(-1)?.ref;
-    if (ref === undefined || purpose === '') continue;
+    // Training tells its end by itself, with a result on disk.
+    if (ref === undefined || purpose === '' || TRAINING_ACTIVITIES.has(type)) continue;
     timed.push({
       at: endedAt,
       point: {
         moment: 'between activity end and its report',
         name,
         group: `${stage}/${purpose}`,
-        training: TRAINING_ACTIVITIES.has(type),
+        training: false,
         trigger: { artifact: ref.sha256 },
         spreadMs: 0,
       },
@@ -128,6 +130,9 @@ export function pointsOf(marks: readonly Mark[], activities: readonly ActivityOu
   }
   return timed.sort((a, b) => a.at - b.at).map(({ point }) => point);
 }
+
+/** `RSR-1/rollout/0.jsonl` of `RSR-1/rollout/0.jsonl#7`. */
+const series = (name: string): string => name.replace(/#\d+$/, '');
 
 export interface PlanOptions {
   readonly kills: number;

@@ -50,7 +50,7 @@ export class Watch {
         try {
           if (reached()) end(resolve);
         } catch (error) {
-          end(() => reject(error));
+          end(() => reject(error instanceof Error ? error : new Error(String(error))));
         }
       };
       const abort = (): void => end(() => reject(signal.reason as Error));
