@@ -11,7 +11,8 @@ export function runDetails(run: RunProgress): string {
     `**${run.status}** · profile ${run.profile} · ${run.stage} · ${run.activity}`,
     ...(now.length > 0 ? [now.join(' · ')] : []),
     ...nextStep(run),
-    markdownTable(run.stages),
+    // The UI draws tables without space between columns.
+    markdownTable(run.stages, '&emsp;'),
     ...(run.reportUrl === undefined ? [] : [reportLink(run.reportUrl, run.status === 'finished')]),
   ].join('\n\n');
 }

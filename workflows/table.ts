@@ -55,12 +55,12 @@ export function tableCells(stages: readonly TableStage[]): TableCells {
   return { header: ['suite, %', ...stages.map(title)], rows, footnotes };
 }
 
-/** GitHub's Markdown; one line of text while no stage has been evaluated. */
-export function markdownTable(stages: readonly TableStage[]): string {
+/** GitHub's Markdown; one line of text while no stage has been evaluated. `gap` goes before each column of numbers. */
+export function markdownTable(stages: readonly TableStage[], gap = ''): string {
   if (stages.length === 0) return 'No stage has been evaluated yet.';
   const { header, rows, footnotes } = tableCells(stages);
   const text = (cell: string): string => cell.replaceAll('|', '\\|').replaceAll('*', '\\*');
-  const line = (cells: readonly string[]): string => `| ${cells.map(text).join(' | ')} |`;
+  const line = (cells: readonly string[]): string => `| ${cells.map(text).join(` | ${gap}`)} |`;
   const rule = `|${header.map((_, i) => (i === 0 ? ' --- ' : ' ---: ')).join('|')}|`;
   return [line(header), rule, ...rows.map(line), '', ...footnotes.map(text)].join('\n');
 }

@@ -169,8 +169,9 @@ class Run {
     ]);
     const { reportUrl } = state;
     return {
-      ...{ runKey, config, stages: this.#stages, finalPolicy: policy, report: written.directory, ledger },
+      // First, because the UI shows the beginning of a long result.
       ...(reportUrl === undefined ? {} : { reportUrl }),
+      ...{ runKey, config, stages: this.#stages, finalPolicy: policy, report: written.directory, ledger },
       table: state.finish(),
     };
   }

@@ -16,6 +16,8 @@ export class Screenshots {
     if (!this.#wanted) return;
     const before = this.#page.viewportSize() ?? { width: 1440, height: 900 };
     await this.#page.setViewportSize({ ...before, height });
+    // A click may have scrolled the page. As text, because this project's types know no document.
+    await this.#page.evaluate("document.querySelector('#content')?.scrollTo(0, 0)");
     await this.#page.screenshot({ path: path.join(repoRoot, 'docs', 'images', `${name}.png`), animations: 'disabled' });
     await this.#page.setViewportSize(before);
   }

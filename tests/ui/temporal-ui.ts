@@ -93,14 +93,27 @@ export class TemporalUi {
     }
   }
 
-  /** Sends a signal or an update from the menu of the run's page; the dialog stays open when it is refused. */
-  async send(kind: 'Signal' | 'Update', name: string, argument?: unknown): Promise<Locator> {
+  /** Sends a signal or an update from the menu of the run's page. The dialog closes when it was taken. */
+  async send(kind: 'Signal' | 'Update', name: string, argument?: unknown): Promise<void> {
+    const dialog = await this.#submit(kind, name, argument);
+    await dialog.waitFor({ state: 'hidden' });
+  }
+
+  /** Sends what will be refused: waits until the dialog shows `reason`, and leaves it. */
+  async sendRefused(kind: 'Signal' | 'Update', name: string, argument: unknown, reason: string): Promise<void> {
+    const dialog = await this.#submit(kind, name, argument);
+    await dialog.getByText(reason, { exact: true }).waitFor();
+    await dialog.getByRole('button', { name: 'Cancel' }).last().click();
+    await dialog.waitFor({ state: 'hidden' });
+  }
+
+  async #submit(kind: 'Signal' | 'Update', name: string, argument: unknown): Promise<Locator> {
     const item = kind === 'Signal' ? 'Send a Signal' : 'Send an Update';
     await this.#main.getByRole('button', { name: 'More Actions' }).click();
     await this.page.getByRole('menuitem', { name: item }).click();
     const dialog = this.page.getByRole('dialog', { name: item });
     await dialog.getByRole('button', { name: kind === 'Signal' ? 'Select a signal' : 'Select an Update' }).click();
-    await dialog.getByRole('option', { name }).click();
+    await dialog.getByRole('option', { name: new RegExp(`^${name} `) }).click();
     if (argument !== undefined) await this.#typeJson(dialog, argument);
     await dialog.getByRole('button', { name: 'Submit' }).click();
     return dialog;
@@ -111,7 +124,7 @@ export class TemporalUi {
     await this.page.goto(this.#url);
     await this.#main.getByRole('button', { name: 'Add Filter' }).click();
     await this.page.getByRole('menuitem', { name: 'Search' }).getByRole('textbox').fill(attribute);
-    await this.page.getByRole('menuitem', { name: attribute }).click();
+    await this.page.getByRole('menuitem', { name: new RegExp(`^${attribute} `) }).click();
     await this.page.getByPlaceholder('Enter value').fill(value);
     await this.page.getByRole('button', { name: 'Apply' }).click();
   }
