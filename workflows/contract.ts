@@ -152,6 +152,18 @@ export interface RprStageInput extends StageInput {
   /** The critic of the previous RPR stage; its weights alone are inherited. */
   readonly critic?: ArtifactRef;
   readonly calibration: ArtifactRef;
+  /** Where a continued execution of a stage of many iterations goes on. */
+  readonly resume?: RprProgress;
+}
+export interface RprProgress {
+  /** The iteration to go on with, from 1. */
+  readonly next: number;
+  readonly models: Pick<PpoResult, 'actor' | 'critic' | 'criticOptimizer'> & Partial<Pick<PpoResult, 'actorOptimizer'>>;
+  readonly warmUp: WarmUpMetrics;
+  readonly ppo: readonly PpoMetrics[];
+  readonly batches: readonly StageBatch[];
+  readonly counts: EpisodeCounts;
+  readonly paused: boolean;
 }
 /** What a stage trained, before it is evaluated and adopted or not. */
 export type TrainedStage = Omit<StageResult, 'adopted' | 'decision' | 'decidedBy' | 'evaluation' | 'seconds' | 'record'>;

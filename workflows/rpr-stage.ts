@@ -3,34 +3,27 @@
  * epochs on one batch of the starting policy, then train actor and critic together by PPO, until the iterations are done
  * or a stop rule fires.
  */
-import { ActivityFailure, ApplicationFailure, workflowInfo } from '@temporalio/workflow';
+import { ActivityFailure, ApplicationFailure, continueAsNew, workflowInfo } from '@temporalio/workflow';
 import { jointPpo, reward, warmUpCritic } from './activity-options.ts';
 import type { ArtifactRef } from '../records/types.ts';
-import type { PpoMetrics } from '../policy/types.ts';
-import type {
-  EpisodeCounts,
-  PpoResult,
-  ProgressCount,
-  RewardResult,
-  RprStageInput,
-  StageBatch,
-  TaskListing,
-  TrainedStage,
-} from './contract.ts';
+import type { ProgressCount, RewardResult, RprProgress, RprStageInput, StageBatch, TaskListing, TrainedStage } from './contract.ts';
 import { PauseGate, reportProgress } from './control.ts';
 import { tasksText } from './details.ts';
 import { addCounts, episodeBatch } from './episodes.ts';
 import { inRound, signalsPerBatch } from './profiles.ts';
 
+/** About 30 events an iteration: a quarter of the most that a history should hold. */
+const ITERATIONS_PER_EXECUTION = 32;
+
 export async function rprStage(input: RprStageInput): Promise<TrainedStage> {
   const { root, runKey, stage, round, config, policy: start, calibration } = input;
   const { rpr, rollout, sandbox, seed } = config;
-  const gate = new PauseGate();
+  const gate = new PauseGate(input.resume?.paused);
   const rewardName = inRound(rpr.reward, round);
   const iterations = inRound(rpr.iterations, round);
   const criticLearningRate = inRound(rpr.criticLearningRate, round);
-  const batches: StageBatch[] = [];
-  const counts: EpisodeCounts[] = [];
+  const batches: StageBatch[] = [...(input.resume?.batches ?? [])];
+  let counts = input.resume?.counts ?? addCounts();
 
   /** Rolls out, verifies and rewards one batch; the first one is the warm-up batch, which also fixes the rewards' family scale. */
   const rewardedBatch = async (purpose: string, index: number, policy: ArtifactRef): Promise<RewardResult & { named: string }> => {
@@ -55,7 +48,7 @@ export async function rprStage(input: RprStageInput): Promise<TrainedStage> {
         },
       ],
     });
-    counts.push(batch.counts);
+    counts = addCounts(counts, batch.counts);
     await gate.open();
     const familyChunks = batches[0]?.chunks ?? batch.chunks;
     const rewarded = await reward.executeWithOptions({ summary: `${stage} · ${purpose} · reward ${rewardName} · ${named}` }, [
@@ -70,37 +63,43 @@ export async function rprStage(input: RprStageInput): Promise<TrainedStage> {
   };
   const tellPpo = (done: number, loss?: number): Promise<void> => tell('PPO', { unit: 'iterations', done, total: iterations }, loss);
 
-  const warmUpBatch = await rewardedBatch('warm-up', 0, start);
-  await gate.open();
-  await tell('critic warm-up');
-  const warm = await warmUpCritic.executeWithOptions(
-    { summary: `${stage} · critic warm-up, four value-only epochs · ${warmUpBatch.named}` },
-    [
-      {
-        key: { runKey, stage, purpose: 'warm-up' },
-        runSeed: seed,
-        actor: start,
-        ...(input.critic ? { critic: input.critic } : {}),
-        batch: warmUpBatch.batch,
-        rpr,
-        learningRate: criticLearningRate,
-      },
-    ],
-  );
-  const warmUpEpochs = warm.metrics.epochs.length;
-  const warmUpCount = { unit: 'epochs', done: warmUpEpochs, total: warmUpEpochs } as const;
-  await tell('critic warm-up', warmUpCount, warm.metrics.epochs.at(-1)?.valueLoss);
-
-  let now: Pick<PpoResult, 'actor' | 'critic' | 'criticOptimizer'> & { actorOptimizer?: ArtifactRef } = {
-    actor: start,
-    critic: warm.critic,
-    criticOptimizer: warm.criticOptimizer,
+  const warmedUp = async (): Promise<Pick<RprProgress, 'next' | 'models' | 'warmUp' | 'ppo'>> => {
+    const warmUpBatch = await rewardedBatch('warm-up', 0, start);
+    await gate.open();
+    await tell('critic warm-up');
+    const warm = await warmUpCritic.executeWithOptions(
+      { summary: `${stage} · critic warm-up, four value-only epochs · ${warmUpBatch.named}` },
+      [
+        {
+          key: { runKey, stage, purpose: 'warm-up' },
+          runSeed: seed,
+          actor: start,
+          ...(input.critic ? { critic: input.critic } : {}),
+          batch: warmUpBatch.batch,
+          rpr,
+          learningRate: criticLearningRate,
+        },
+      ],
+    );
+    const warmUpEpochs = warm.metrics.epochs.length;
+    const warmUpCount = { unit: 'epochs', done: warmUpEpochs, total: warmUpEpochs } as const;
+    await tell('critic warm-up', warmUpCount, warm.metrics.epochs.at(-1)?.valueLoss);
+    const { critic, criticOptimizer, metrics } = warm;
+    return { next: 1, models: { actor: start, critic, criticOptimizer }, warmUp: metrics, ppo: [] };
   };
-  const ppo: PpoMetrics[] = [];
+
+  const before = input.resume ?? (await warmedUp());
+  const { next: first, warmUp } = before;
+  let { models } = before;
+  const ppo = [...before.ppo];
   let stopped: string | undefined;
-  for (let iteration = 1; iteration <= iterations && stopped === undefined; iteration++) {
+  for (let iteration = first; iteration <= iterations && stopped === undefined; iteration++) {
+    if (iteration - first === ITERATIONS_PER_EXECUTION) {
+      const resume = { next: iteration, models, warmUp, ppo, batches, counts, paused: gate.paused };
+      return await continueAsNew<typeof rprStage>({ ...input, resume });
+    }
     const purpose = `ppo-${iteration}`;
-    const batch = await rewardedBatch(purpose, iteration, now.actor);
+    const batch = await rewardedBatch(purpose, iteration, models.actor);
     await gate.open();
     await tellPpo(iteration - 1);
     const initialTokensPerTurn = ppo[0]?.tokensPerTurn;
@@ -112,7 +111,7 @@ export async function rprStage(input: RprStageInput): Promise<TrainedStage> {
             key: { runKey, stage, purpose },
             iteration,
             runSeed: seed,
-            ...now,
+            ...models,
             reference: start,
             batch: batch.batch,
             rpr,
@@ -122,8 +121,8 @@ export async function rprStage(input: RprStageInput): Promise<TrainedStage> {
           },
         ],
       );
-      const { metrics, ...models } = result;
-      now = models;
+      const { metrics, ...trained } = result;
+      models = trained;
       ppo.push(metrics);
       if (metrics.stop)
         stopped = `iteration ${iteration}: ${metrics.stop.rule} = ${String(metrics.stop.value)}, limit ${String(metrics.stop.limit)}`;
@@ -138,11 +137,11 @@ export async function rprStage(input: RprStageInput): Promise<TrainedStage> {
   return {
     name: stage,
     kind: 'rpr',
-    policy: now.actor,
-    critic: now.critic,
+    policy: models.actor,
+    critic: models.critic,
     ...(stopped === undefined ? {} : { stopped }),
-    counts: addCounts(...counts),
-    warmUp: warm.metrics,
+    counts,
+    warmUp,
     ppo,
     reward: rewardName,
     batches,

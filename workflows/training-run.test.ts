@@ -327,6 +327,20 @@ it('a large batch continues as new and still returns every chunk in order', asyn
   );
 });
 
+it('a stage of many iterations continues as new and hands everything on', async () => {
+  const rpr = { iterations: [34], tasksPerIteration: 1, samplesPerTask: 1 };
+  const { result, calls, id } = await finished({ ...small, rounds: 1, evaluation: { repeats: 1 }, rpr });
+  const executions = (await server.executions()).filter(({ workflowId }) => workflowId === `${id}/rpr-1`);
+  assert.equal(executions.length, 2);
+  const stage = result.stages[2];
+  assert.equal(stage?.ppo?.length, 34);
+  assert.equal(stage.batches.length, 35);
+  assert.equal(stage.counts.episodes, 35);
+  assert.equal(inputs(calls, 'warmUpCritic').length, 1);
+  const last = inputs(calls, 'jointPpo').at(-1);
+  assert.deepEqual([last?.['actor'], last?.['initialTokensPerTurn']], [artifact('policy', 'RPR-1/ppo-33'), 7]);
+});
+
 it('a finished stage is taken as it is: nothing of it runs, and the next stage starts from its policy', async () => {
   const { result } = await finished({ ...small, rounds: 1 });
   const [, rsr] = result.stages;
