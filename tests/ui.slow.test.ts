@@ -87,7 +87,7 @@ describe('a run in the Temporal UI', { skip }, () => {
     const early = await ui.currentDetails('running · profile smoke · Base', PATIENCE_MS);
     await holds(early, 'No stage has been evaluated yet.');
     const later = await ui.currentDetails('waiting-for-approval · profile smoke · RSR-1', PATIENCE_MS);
-    await later.getByRole('row', { name: /^four-suite mean \d/ }).waitFor();
+    await later.getByRole('row', { name: /^four-suite mean\s+\d/ }).waitFor();
     await holds(later, 'send the update approveStage with {"stage": "RSR-1"}');
     await holds(later, 'Report, written when the run ends');
   });

@@ -11,8 +11,8 @@ export function runDetails(run: RunProgress): string {
     `**${run.status}** · profile ${run.profile} · ${run.stage} · ${run.activity}`,
     ...(now.length > 0 ? [now.join(' · ')] : []),
     ...nextStep(run),
-    // The UI draws tables without space between columns.
-    markdownTable(run.stages, '&emsp;'),
+    // The UI draws tables without space between columns, and takes no HTML: an em space.
+    markdownTable(run.stages, '\u2003'),
     ...(run.reportUrl === undefined ? [] : [reportLink(run.reportUrl, run.status === 'finished')]),
   ].join('\n\n');
 }
