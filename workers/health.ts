@@ -38,8 +38,8 @@ export interface WorkerView {
   readonly queue: string;
   readonly identity: string;
   readonly state: State;
-  /** How many activities may run at a time. */
-  readonly slots: number;
+  /** How many activities may run at a time; absent where the SDK decides. */
+  readonly slots?: number;
   readonly activityPoller: WorkerStatus['activityPollerState'];
   /** Absent for a worker without workflows. */
   readonly workflowPoller?: WorkerStatus['workflowPollerState'];

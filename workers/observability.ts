@@ -153,12 +153,19 @@ function workerView(worker: Worker): WorkerView {
     queue: options.taskQueue,
     identity: options.identity,
     state: runState,
-    slots: options.maxConcurrentActivityTaskExecutions ?? 100,
+    ...slotsOf(worker),
     activityPoller: activityPollerState,
     ...(workflows ? { workflowPoller: workflowPollerState } : {}),
     workflowTasksInFlight: numInFlightWorkflowActivations,
     cachedWorkflows: numCachedWorkflows,
   };
+}
+
+/** The SDK turns the number of slots into a tuner, which its types do not show. */
+function slotsOf(worker: Worker): Pick<WorkerView, 'slots'> {
+  const { tuner } = worker.options as { tuner?: { activityTaskSlotSupplier?: { numSlots?: number } } };
+  const slots = tuner?.activityTaskSlotSupplier?.numSlots;
+  return slots === undefined ? {} : { slots };
 }
 
 /** TERMINAL_RSI_STUCK_SECONDS */
