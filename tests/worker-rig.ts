@@ -118,7 +118,7 @@ export class WorkerRig {
   /** Fine-tunes the tiny base policy on random tokens: `steps` optimizer steps of a fraction of a second. Equal inputs, equal result. */
   async fineTune(runKey: string, steps: number): Promise<FineTuneHandle> {
     const store = new ArtifactStore(path.join(this.data, 'artifacts'));
-    const sequencesPerStep = 32;
+    const sequencesPerStep = 8;
     const input: FineTuneActivityInput = {
       key: { runKey, stage: 'RSR-1', purpose: 'fine-tune' },
       runSeed: 1,
