@@ -7,20 +7,30 @@ import type { StageInputs, StageKind } from '../workflows/contract.ts';
 import { inRound } from '../workflows/profiles.ts';
 import { canonicalHash } from './canonical-json.ts';
 
-/** The settings that decide a stage's outcome; lists per round are resolved, so that another round's value changes nothing here. */
+/**
+ * The settings that decide a stage's outcome, and no others: lists per round are resolved, the constants of the other reward, how many
+ * chunks are open at once, and what only chooses tasks (the inputs have them) are left out. docs/durability.md lists them.
+ */
 export function stageSettings(config: RunConfig, kind: StageKind, round: number): unknown {
-  const { seed, sandbox, rollout, evaluation, adoption, rsr, rpr, reward } = config;
-  const common = { seed, sandbox, rollout, evaluation };
+  const { seed, sandbox, adoption } = config;
+  const { chunksInFlight: _, temperature, ...episodes } = config.rollout;
+  const { tasksPerSuite: __, ...evaluation } = config.evaluation;
+  const common = { seed, sandbox, rollout: episodes, evaluation };
   if (kind === 'base') return common;
-  if (kind === 'rsr') return { ...common, adoption, rsr: { ...rsr, learningRate: inRound(rsr.learningRate, round) } };
-  const resolved = {
-    reward: inRound(rpr.reward, round),
-    iterations: inRound(rpr.iterations, round),
-    actorLearningRate: inRound(rpr.actorLearningRate, round),
-    criticLearningRate: inRound(rpr.criticLearningRate, round),
+  if (kind === 'rsr') {
+    const rsr = { ...config.rsr, learningRate: inRound(config.rsr.learningRate, round) };
+    return { ...common, adoption, rollout: { ...episodes, temperature }, rsr };
+  }
+  const rpr = {
+    ...config.rpr,
+    reward: inRound(config.rpr.reward, round),
+    iterations: inRound(config.rpr.iterations, round),
+    actorLearningRate: inRound(config.rpr.actorLearningRate, round),
+    criticLearningRate: inRound(config.rpr.criticLearningRate, round),
   };
+  const { fdrFloor, sprBonus, sprCap } = config.reward;
   // Where the stage's window of training tasks begins depends on the iterations of the round alone (workflows/rpr-stage.ts).
-  return { ...common, adoption, reward, rpr: { ...rpr, ...resolved } };
+  return { ...common, adoption, rpr, reward: rpr.reward === 'fdr' ? { fdrFloor } : { sprBonus, sprCap } };
 }
 
 /** Hex SHA-256. `code`: hash of the sources. Artifacts count by their hash alone. */

@@ -1,6 +1,6 @@
 /**
  * Recorded activities (tests/recorded-activities.ts) whose artifacts are really stored, with the real activities around a run and
- * its stages: `prepareRun`, `openStage`, `recordStage`, `closeRun` on a data folder of the test's own. For tests of ledgers, reuse,
+ * its stages: `prepareRun`, `openStage`, `recordStage`, `closeRun`, `collectChunks` on a data folder of the test's own. For tests of ledgers, reuse,
  * resets and forks with real workflows in seconds.
  */
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
@@ -12,7 +12,7 @@ import { closeRun, openStage, recordStage } from '../activities/record-stage.ts'
 import type { RolloutDependencies } from '../activities/dependencies.ts';
 import type { ArtifactStore } from '../records/artifacts.ts';
 import type { ArtifactRef } from '../records/types.ts';
-import type { GpuActivities, RolloutActivities } from '../workflows/contract.ts';
+import type { CollectChunksInput, GpuActivities, RolloutActivities } from '../workflows/contract.ts';
 import { recordedActivities } from './recorded-activities.ts';
 import type { Behaviour, Call } from './recorded-activities.ts';
 
@@ -24,7 +24,9 @@ export function ledgerActivities(
   behaviour: Behaviour = {},
 ): { calls: Call[]; rollout: RolloutActivities; gpu: GpuActivities } {
   const { calls, rollout, gpu } = recordedActivities(behaviour);
-  const real = { prepareRun, openStage, recordStage, closeRun };
+  const collectChunks = ({ store }: LedgerDependencies, { chunks }: CollectChunksInput): Promise<ArtifactRef> =>
+    store.putJsonLines('chunks', chunks);
+  const real = { prepareRun, openStage, recordStage, closeRun, collectChunks };
   const around = Object.fromEntries(
     Object.entries(real).map(([name, run]) => [
       name,

@@ -46,16 +46,18 @@ export async function lookUpRun(data: string, name: string): Promise<KnownRun> {
   return { runKey, workflowId: opened.observed.workflowId, config: opened.content.config, records };
 }
 
-/** Goes on with a run: follows an open or finished one, and resets any other to the point where it stopped. */
+/** Goes on with a run: follows an open or finished one, and resets any other, also one that waits in vain, to the point where it stopped. */
 export async function goOn(client: Client, data: string, run: KnownRun, tell: (message: string) => void): Promise<StartedRun> {
   const handle = client.workflow.getHandle(run.workflowId);
   const now = await newestExecution(client, run);
-  if (now.status.name !== 'RUNNING' && now.status.name !== 'COMPLETED') {
+  const inVain = now.status.name === 'RUNNING' && (await waitsInVain(client, run, now.runId));
+  if (inVain || (now.status.name !== 'RUNNING' && now.status.name !== 'COMPLETED')) {
     const { events } = await fetchHistory(client, { workflowId: run.workflowId, runId: now.runId });
     const point = failurePoint(events);
     if (point === undefined)
       throw new UserError(`run ${run.workflowId} ended at its input, before anything ran: start a run with a correct one`);
-    tell(`The run ${now.status.name.toLowerCase().replace('_', ' ')}; it goes on before ${point.what}.`);
+    const why = inVain ? 'waits for a workflow that was ended' : `ended as ${now.status.name.toLowerCase().replace('_', ' ')}`;
+    tell(`The run ${why}; it goes on before ${point.what}.`);
     await reset(client, run, now.runId, point.eventId, `resumed before ${point.what}`);
   }
   await updateState(data, (state) => ({ ...state, workflowId: run.workflowId }));
@@ -180,6 +182,19 @@ async function newestExecution(client: Client, { workflowId, runKey }: KnownRun)
   const original = history?.events?.[0]?.workflowExecutionStartedEventAttributes?.originalExecutionRunId;
   if (original === runKey) return now;
   throw new UserError(`the newest run named ${workflowId} on the Temporal server is ${original ?? 'unknown'}, not ${runKey}; ${instead}`);
+}
+
+/** A reset into the middle of a stage whose workflow has been cancelled or terminated: the server never tells the new execution. */
+async function waitsInVain(client: Client, { workflowId }: KnownRun, runId: string): Promise<boolean> {
+  const { pendingChildren } = await client.workflowService.describeWorkflowExecution({
+    namespace: client.options.namespace,
+    execution: { workflowId, runId },
+  });
+  for (const child of pendingChildren ?? []) {
+    const { status } = await client.workflow.getHandle(child.workflowId ?? '').describe();
+    if (status.name === 'TERMINATED' || status.name === 'CANCELLED') return true;
+  }
+  return false;
 }
 
 /** Cancels an execution and waits, so that its activities have stopped writing; terminates it where no worker answers. */
