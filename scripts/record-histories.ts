@@ -1,0 +1,67 @@
+/**
+ * `npm run record-histories [-- --version X.Y.Z]`: records the histories that later versions have to replay
+ * (docs/workflow-changes.md): real workflows on a real dev server; only the activities answer at once.
+ *
+ * Each scenario's histories go to tests/fixtures/histories/<version>/ when they have been cleared of what belongs to this
+ * machine and replayed. A set that is there already is replaced.
+ */
+import { rm } from 'node:fs/promises';
+import { createRequire } from 'node:module';
+import { parseArgs } from 'node:util';
+import { UserError } from '../environment/errors.ts';
+import type { WorkflowHistory } from '../records/history.ts';
+import { recordedActivities } from '../tests/recorded-activities.ts';
+import { readScenario, versionFolder, writeIndex, writeScenario } from '../tests/recorded-histories.ts';
+import type { HistoryIndex } from '../tests/recorded-histories.ts';
+import { fetchHistories, replayHistories } from '../tests/replay.ts';
+import { TemporalServer } from '../tests/temporal.ts';
+import { bundleStamp, stampText } from '../workers/bundle.ts';
+import type { StageResult } from '../workflows/contract.ts';
+import * as workflows from '../workflows/index.ts';
+import { driveRun } from './record-histories/driven-run.ts';
+import { neutral } from './record-histories/neutral.ts';
+import { scenarios } from './record-histories/scenarios.ts';
+
+const { version: current } = createRequire(import.meta.url)('../package.json') as { version: string };
+const { values } = parseArgs({ options: { version: { type: 'string', default: current } } });
+const { version } = values;
+if (!/^\d+\.\d+\.\d+(-[\w.]+)?$/.test(version)) throw new UserError(`--version: got ${version}, expected one such as ${current}`);
+
+const stamp = stampText(await bundleStamp());
+await rm(versionFolder(version), { recursive: true, force: true });
+const listed: HistoryIndex['scenarios'][number][] = [];
+const all: WorkflowHistory[] = [];
+const finishedOf = new Map<string, Record<string, StageResult>>();
+const server = await TemporalServer.start();
+try {
+  for (const scenario of scenarios) {
+    const { name, shows, ends, reuses } = scenario;
+    const found = Object.entries(finishedOf.get(reuses?.scenario ?? '') ?? {}).filter(([stage]) => reuses?.stages.includes(stage));
+    const finished = Object.fromEntries(found);
+    finishedOf.set(name, finished);
+    const ended = await driveRun(server, scenario, finished);
+    if (ended !== ends) throw new Error(`scenario ${name} ended as ${ended}, expected ${ends}`);
+    const own = (await fetchHistories(server.client)).filter(({ workflowId }) => workflowId === name || workflowId.startsWith(`${name}/`));
+    await writeScenario(version, name, own.map(neutral));
+    await replayHistories(await readScenario(version, name));
+    const events = own.reduce((sum, history) => sum + history.events.length, 0);
+    listed.push({ name, shows, ends, executions: own.length, events });
+    all.push(...own);
+    process.stdout.write(`${name}: ${own.length} executions, ${events} events\n`);
+  }
+} finally {
+  await server.stop();
+}
+requireAll('workflow', Object.keys(workflows), new Set(all.map(({ type }) => type)));
+const { rollout, gpu } = recordedActivities();
+const called = all.flatMap(({ events }) => events.flatMap((event) => event.activityTaskScheduledEventAttributes?.activityType.name ?? []));
+requireAll('activity', [...Object.keys(rollout), ...Object.keys(gpu)], new Set(called));
+await writeIndex({ version, bundle: stamp, scenarios: listed });
+process.stdout.write(`${versionFolder(version)}: ${stamp}\n`);
+
+/** A scenario is missing where something is never run. */
+function requireAll(what: string, names: readonly string[], seen: ReadonlySet<string>): void {
+  const missing = names.filter((name) => !seen.has(name));
+  if (missing.length > 0)
+    throw new Error(`no scenario runs the ${what} ${missing.join(', ')}: add one to scripts/record-histories/scenarios.ts`);
+}
