@@ -5,12 +5,18 @@
 import type { Client } from '@temporalio/client';
 import { historyToJSON } from '@temporalio/common/lib/proto-utils.js';
 import { z } from 'zod';
+import { canonicalJson } from './canonical-json.ts';
 
 /** A payload of a history in JSON form: base64 of the bytes and of the metadata. */
 const payload = z.object({ metadata: z.record(z.string(), z.string()).optional(), data: z.string().optional() });
+export type Payload = z.infer<typeof payload>;
+const payloads = z.object({ payloads: z.array(payload).optional() });
 const failure = z.object({ message: z.string().optional(), applicationFailureInfo: z.object({ type: z.string().optional() }).optional() });
 const execution = z.object({ workflowId: z.string(), runId: z.string() });
-const scheduledRef = z.object({ scheduledEventId: z.string(), failure: failure.optional() });
+const scheduledRef = z.object({ scheduledEventId: z.string(), failure: failure.optional(), result: payloads.optional() });
+const childRef = z.looseObject({ initiatedEventId: z.string(), result: payloads.optional(), failure: failure.optional() });
+const ended = z.looseObject({ result: payloads.optional(), failure: failure.optional() });
+const told = z.looseObject({ identity: z.string().optional(), reason: z.string().optional() });
 /** The parts of an event that are read here; everything else is kept as it is. */
 const eventSchema = z.looseObject({
   eventId: z.string(),
@@ -22,6 +28,7 @@ const eventSchema = z.looseObject({
       activityId: z.string(),
       activityType: z.object({ name: z.string() }),
       taskQueue: z.object({ name: z.string() }).optional(),
+      input: payloads.optional(),
     })
     .optional(),
   activityTaskStartedEventAttributes: z
@@ -37,10 +44,51 @@ const eventSchema = z.looseObject({
   activityTaskTimedOutEventAttributes: scheduledRef.loose().optional(),
   activityTaskCanceledEventAttributes: scheduledRef.loose().optional(),
   childWorkflowExecutionStartedEventAttributes: z
-    .looseObject({ workflowExecution: execution, workflowType: z.object({ name: z.string() }) })
+    .looseObject({ initiatedEventId: z.string(), workflowExecution: execution, workflowType: z.object({ name: z.string() }) })
     .optional(),
-  workflowExecutionStartedEventAttributes: z.looseObject({ workflowType: z.object({ name: z.string() }) }).optional(),
+  childWorkflowExecutionCompletedEventAttributes: childRef.optional(),
+  childWorkflowExecutionFailedEventAttributes: childRef.optional(),
+  childWorkflowExecutionTimedOutEventAttributes: childRef.optional(),
+  childWorkflowExecutionCanceledEventAttributes: childRef.optional(),
+  childWorkflowExecutionTerminatedEventAttributes: childRef.optional(),
+  workflowExecutionStartedEventAttributes: z
+    .looseObject({
+      workflowType: z.object({ name: z.string() }),
+      input: payloads.optional(),
+      identity: z.string().optional(),
+      originalExecutionRunId: z.string().optional(),
+    })
+    .optional(),
+  workflowExecutionCompletedEventAttributes: ended.optional(),
+  workflowExecutionFailedEventAttributes: ended.optional(),
   workflowExecutionContinuedAsNewEventAttributes: z.looseObject({ newExecutionRunId: z.string() }).optional(),
+  workflowExecutionSignaledEventAttributes: z
+    .looseObject({ signalName: z.string(), input: payloads.optional(), identity: z.string().optional() })
+    .optional(),
+  workflowExecutionUpdateAcceptedEventAttributes: z
+    .looseObject({
+      acceptedRequest: z
+        .looseObject({
+          meta: z.looseObject({ updateId: z.string().optional(), identity: z.string().optional() }).optional(),
+          input: z.looseObject({ name: z.string().optional(), args: payloads.optional() }).optional(),
+        })
+        .optional(),
+    })
+    .optional(),
+  workflowExecutionUpdateCompletedEventAttributes: z
+    .looseObject({
+      acceptedEventId: z.string().optional(),
+      outcome: z.looseObject({ success: payloads.optional(), failure: failure.optional() }).optional(),
+    })
+    .optional(),
+  workflowExecutionCancelRequestedEventAttributes: told.optional(),
+  workflowExecutionTerminatedEventAttributes: told.optional(),
+  workflowTaskStartedEventAttributes: z.looseObject({ scheduledEventId: z.string(), identity: z.string().optional() }).optional(),
+  workflowTaskCompletedEventAttributes: z.looseObject({ identity: z.string().optional() }).optional(),
+  workflowTaskFailedEventAttributes: z
+    .looseObject({ cause: z.string().optional(), identity: z.string().optional(), failure: failure.optional() })
+    .optional(),
+  workflowTaskTimedOutEventAttributes: z.looseObject({ timeoutType: z.string().optional() }).optional(),
 });
 export type HistoryEvent = z.infer<typeof eventSchema>;
 const historySchema = z.looseObject({ events: z.array(eventSchema).min(1) });
@@ -49,7 +97,7 @@ export interface WorkflowHistory {
   readonly workflowId: string;
   readonly runId: string;
   readonly type: string;
-  /** As Temporal exports it. */
+  /** As Temporal exports it, keys sorted. */
   readonly json: string;
   readonly events: readonly HistoryEvent[];
   /** Whether the execution is over: its last event says how it ended. */
@@ -66,8 +114,10 @@ export function parseHistory(id: { readonly workflowId: string; readonly runId: 
   return { ...id, type, json, events, complete };
 }
 
+/** In canonical JSON: the server gives maps such as search attributes in another order each time, and equal histories need equal hashes. */
 export async function fetchHistory(client: Client, id: { readonly workflowId: string; readonly runId: string }): Promise<WorkflowHistory> {
-  return parseHistory(id, historyToJSON(await client.workflow.getHandle(id.workflowId, id.runId).fetchHistory()));
+  const json = historyToJSON(await client.workflow.getHandle(id.workflowId, id.runId).fetchHistory());
+  return parseHistory(id, canonicalJson(JSON.parse(json)));
 }
 
 /**
@@ -101,6 +151,9 @@ export interface ActivityTrace {
   readonly type: string;
   readonly taskQueue: string;
   readonly summary: string | undefined;
+  /** First argument, and what came back. */
+  readonly input: Payload | undefined;
+  readonly result: Payload | undefined;
   readonly scheduledAt: number;
   readonly startedAt: number | undefined;
   readonly closedAt: number | undefined;
@@ -124,6 +177,7 @@ export function activityTraces({ events }: Pick<WorkflowHistory, 'events'>): Act
       traces.set(event.eventId, {
         ...{ eventId: event.eventId, activityId: scheduled.activityId, type: scheduled.activityType.name },
         ...{ taskQueue: scheduled.taskQueue?.name ?? '', summary: textOf(event.userMetadata?.summary), scheduledAt: at },
+        ...{ input: scheduled.input?.payloads?.[0], result: undefined },
         ...{ startedAt: undefined, closedAt: undefined, attempts: 0, worker: undefined, outcome: 'open' },
         ...{ failure: undefined, lastFailure: undefined },
       });
@@ -138,7 +192,8 @@ export function activityTraces({ events }: Pick<WorkflowHistory, 'events'>): Act
     }
     for (const [outcome, ended] of endings(event)) {
       const trace = traces.get(ended.scheduledEventId);
-      if (trace) Object.assign(trace, { outcome, closedAt: at, failure: describeFailure(ended.failure) });
+      if (trace)
+        Object.assign(trace, { outcome, closedAt: at, failure: describeFailure(ended.failure), result: ended.result?.payloads?.[0] });
     }
   }
   return [...traces.values()];
@@ -152,6 +207,122 @@ function endings(event: HistoryEvent): [ActivityTrace['outcome'], z.infer<typeof
     ['cancelled', event.activityTaskCanceledEventAttributes],
   ] as const;
   return all.flatMap(([outcome, ended]) => (ended ? [[outcome, ended]] : []));
+}
+
+export interface ChildTrace {
+  /** Of the event that started it. */
+  readonly eventId: string;
+  readonly workflowId: string;
+  readonly runId: string;
+  readonly type: string;
+  readonly result: Payload | undefined;
+  readonly closedAt: number | undefined;
+  /** Of the event that tells its end. */
+  readonly closedEventId: string | undefined;
+  readonly outcome: 'completed' | 'failed' | 'timed-out' | 'cancelled' | 'terminated' | 'open';
+}
+
+/** The children as their parent's history tells them. */
+export function childTraces({ events }: Pick<WorkflowHistory, 'events'>): ChildTrace[] {
+  const traces = new Map<string, { -readonly [K in keyof ChildTrace]: ChildTrace[K] }>();
+  for (const event of events) {
+    const started = event.childWorkflowExecutionStartedEventAttributes;
+    if (started) {
+      traces.set(started.initiatedEventId, {
+        ...{ eventId: event.eventId, ...started.workflowExecution, type: started.workflowType.name },
+        ...{ result: undefined, closedAt: undefined, closedEventId: undefined, outcome: 'open' },
+      });
+    }
+    const all = [
+      ['completed', event.childWorkflowExecutionCompletedEventAttributes],
+      ['failed', event.childWorkflowExecutionFailedEventAttributes],
+      ['timed-out', event.childWorkflowExecutionTimedOutEventAttributes],
+      ['cancelled', event.childWorkflowExecutionCanceledEventAttributes],
+      ['terminated', event.childWorkflowExecutionTerminatedEventAttributes],
+    ] as const;
+    for (const [outcome, end] of all) {
+      const trace = end && traces.get(end.initiatedEventId);
+      const closed = { outcome, closedAt: Date.parse(event.eventTime), closedEventId: event.eventId };
+      if (trace) Object.assign(trace, { ...closed, result: end.result?.payloads?.[0] });
+    }
+  }
+  return [...traces.values()];
+}
+
+/** What a person, or another program, told a workflow. */
+export interface Message {
+  readonly eventId: string;
+  readonly at: number;
+  readonly kind: 'start' | 'signal' | 'update' | 'cancel request' | 'termination' | 'reset';
+  /** Name of the signal or update; the reason of a termination or reset. */
+  readonly name: string;
+  /** Identity of the client that sent it. */
+  readonly by: string | undefined;
+  readonly value: unknown;
+  /** What an update answered. */
+  readonly answer: unknown;
+}
+
+/** In order of their events. Signals between the workflows of a run (`progressUpdate`) are left out. */
+export function messagesOf({ events }: Pick<WorkflowHistory, 'events'>): Message[] {
+  const messages = new Map<string, { -readonly [K in keyof Message]: Message[K] }>();
+  const add = (event: HistoryEvent, kind: Message['kind'], name: string, by: string | undefined, value?: Payload): void => {
+    const at = Date.parse(event.eventTime);
+    messages.set(event.eventId, { eventId: event.eventId, at, kind, name, by, value: value && payloadValue(value), answer: undefined });
+  };
+  for (const event of events) {
+    const started = event.workflowExecutionStartedEventAttributes;
+    if (started) add(event, 'start', started.workflowType.name, started.identity, started.input?.payloads?.[0]);
+    const signal = event.workflowExecutionSignaledEventAttributes;
+    if (signal && signal.signalName !== 'progressUpdate')
+      add(event, 'signal', signal.signalName, signal.identity, signal.input?.payloads?.[0]);
+    const update = event.workflowExecutionUpdateAcceptedEventAttributes?.acceptedRequest;
+    if (update) add(event, 'update', update.input?.name ?? '', update.meta?.identity, update.input?.args?.payloads?.[0]);
+    const answered = event.workflowExecutionUpdateCompletedEventAttributes;
+    const asked = messages.get(answered?.acceptedEventId ?? '');
+    const success = answered?.outcome?.success?.payloads?.[0];
+    if (answered && asked) asked.answer = success ? payloadValue(success) : describeFailure(answered.outcome?.failure);
+    const cancel = event.workflowExecutionCancelRequestedEventAttributes;
+    if (cancel) add(event, 'cancel request', cancel.reason ?? '', cancel.identity);
+    const terminated = event.workflowExecutionTerminatedEventAttributes;
+    if (terminated) add(event, 'termination', terminated.reason ?? '', terminated.identity);
+    const failed = event.workflowTaskFailedEventAttributes;
+    if (failed?.cause?.includes('RESET_WORKFLOW')) add(event, 'reset', failed.failure?.message ?? '', failed.identity);
+  }
+  return [...messages.values()];
+}
+
+/** Workflow tasks that were lost with their worker, or failed: the trace that the loss of an idle worker leaves. */
+export function lostWorkflowTasks({ events }: Pick<WorkflowHistory, 'events'>): { eventId: string; at: number; what: string }[] {
+  return events.flatMap((event) => {
+    const failed = event.workflowTaskFailedEventAttributes;
+    const timedOut = event.workflowTaskTimedOutEventAttributes;
+    if (!timedOut && (!failed || failed.cause?.includes('RESET_WORKFLOW'))) return [];
+    const what = timedOut
+      ? `timed out (${(timedOut.timeoutType ?? '').replace('TIMEOUT_TYPE_', '').toLowerCase().replaceAll('_', ' ')})`
+      : `failed: ${describeFailure(failed?.failure) ?? failed?.cause ?? ''}`;
+    return [{ eventId: event.eventId, at: Date.parse(event.eventTime), what }];
+  });
+}
+
+/** First argument and result of a workflow, as its own history tells them. */
+export function inputOf({ events }: Pick<WorkflowHistory, 'events'>): unknown {
+  const given = events[0]?.workflowExecutionStartedEventAttributes?.input?.payloads?.[0];
+  return given && payloadValue(given);
+}
+export function resultOf({ events }: Pick<WorkflowHistory, 'events'>): unknown {
+  const given = events.at(-1)?.workflowExecutionCompletedEventAttributes?.result?.payloads?.[0];
+  return given && payloadValue(given);
+}
+/** Key of the run that a training run's execution belongs to: survives resets. */
+export function originalRunId({ events }: Pick<WorkflowHistory, 'events'>): string | undefined {
+  return events[0]?.workflowExecutionStartedEventAttributes?.originalExecutionRunId;
+}
+
+/** What `fetchHistory` gave when the history had `count` events. */
+export function prefixJson(json: string, count: number): string {
+  const { events } = JSON.parse(json) as { events: unknown[] };
+  return canonicalJson({ events: events.slice(0, count) });
 }
 
 function describeFailure(given: z.infer<typeof failure> | undefined): string | undefined {

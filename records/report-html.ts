@@ -8,11 +8,12 @@ import { PUBLISHED_AUDIT, PUBLISHED_FOUR_SUITE_MEAN, PUBLISHED_ROWS, PUBLISHED_S
 import { REPORT_STYLE } from './report-style.ts';
 import { table } from './report-table.ts';
 import { trainingSection } from './report-training.ts';
+import type { RunAudit } from './reward-audit.ts';
 import type { SampleEpisode } from './sample-episodes.ts';
 
 export interface ReportData {
   readonly input: ReportInput;
-  readonly audit: { readonly fdr: RewardAudit; readonly spr: RewardAudit } | undefined;
+  readonly audit: RunAudit | undefined;
   readonly samples: readonly SampleEpisode[];
   readonly versions: Readonly<Record<string, string>>;
 }
@@ -195,10 +196,22 @@ function auditSection(audit: ReportData['audit']): Html {
   ]);
   return html`<p>
       All training episodes of this run, re-scored from their stored verdicts under both rewards with the outcomes unchanged
-      (${audit.fdr.passed} of ${audit.fdr.trajectories} passed). FDR divides by each family's mean progress over the run's first training
-      episodes.
+      (${audit.fdr.passed} of ${audit.fdr.trajectories} passed). FDR divides by each family's mean progress over one batch for the whole
+      run, its first (${audit.scale}).
     </p>
-    ${table('', ['figure', 'FDR, this run', 'SPR, this run', 'FDR, published', 'SPR, published'], rows)}`;
+    ${table('', ['figure', 'FDR, this run', 'SPR, this run', 'FDR, published', 'SPR, published'], rows)}
+    <h3>By stage</h3>
+    <p class="note">
+      Each stage with the scale that its own training used, that of its warm-up batch; an RSR stage has none of its own and takes the run's.
+    </p>
+    ${table(
+      '',
+      ['stage', 'reward', 'scale of FDR', ...AUDIT_FIGURES.map(({ name }) => name)],
+      audit.stages.flatMap(({ stage, scale, trained, fdr, spr }) => [
+        [stage, trained === 'fdr' ? 'FDR (trained on)' : 'FDR', scale, ...AUDIT_FIGURES.map(({ show }) => show(fdr))],
+        [stage, trained === 'spr' ? 'SPR (trained on)' : 'SPR', '', ...AUDIT_FIGURES.map(({ show }) => show(spr))],
+      ]),
+    )}`;
 }
 
 function published(stages: readonly StageResult[]): Html {

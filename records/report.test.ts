@@ -90,9 +90,16 @@ describe('evaluation', () => {
   });
 });
 
-const trainedOn = async (chunk: ChunkResult) => ({ batches: [{ purpose: 'rollout', chunks: [await fixtureChunks(store, [chunk])] }] });
+const trainedOn = async (name: string, reward: 'fdr' | 'spr' | undefined, ...chunks: ChunkResult[]) => ({
+  name,
+  ...(reward ? { reward } : {}),
+  batches: await Promise.all(
+    chunks.map(async (chunk, i) => ({ purpose: i === 0 ? 'warm-up' : `ppo-${i}`, chunks: [await fixtureChunks(store, [chunk])] })),
+  ),
+});
 
 describe('reward audit of a run', () => {
+  const settings = { fdrFloor: 0.1, sprBonus: 0.25, sprCap: 0.5 };
   it('re-scores stored verdicts under both rewards, FDR scaled by the first training episodes', async () => {
     const calibration = fixtureCalibration(fixtureSuites());
     // First stage: family progress 1/3, so FDR is p / (1/3); the later stage is scored with the same scale.
@@ -102,11 +109,12 @@ describe('reward audit of a run', () => {
       { outcome: 'passed', checks: three(true, true, true) },
       { outcome: 'no-verdict' },
     ]);
-    const audit = await auditRun(store, [{ batches: [] }, await trainedOn(first), await trainedOn(later)], calibration, {
-      fdrFloor: 0.1,
-      sprBonus: 0.25,
-      sprCap: 0.5,
-    });
+    const audit = await auditRun(
+      store,
+      [{ name: 'Base', batches: [] }, await trainedOn('RSR-1', undefined, first), await trainedOn('RSR-2', undefined, later)],
+      calibration,
+      settings,
+    );
     // FDR: 1, 2, 3 with failures 1 and 2. SPR: 1/6, 1/3, 1.25.
     assert.equal(audit?.fdr.trajectories, 3);
     assert.equal(audit.fdr.failedAtLeastOne, 2);
@@ -116,8 +124,31 @@ describe('reward audit of a run', () => {
     assert.ok(Math.abs(audit.fdr.trajectoryDeviation - 1) < 1e-12);
   });
 
+  it('scores a stage with the scale of its own warm-up batch, and the run with one scale', async () => {
+    const calibration = fixtureCalibration(fixtureSuites());
+    const rollout = await chunkOf([{ checks: three(true, false, false) }]);
+    const warmUp = await chunkOf([{ checks: three(true, true, false) }]);
+    const ppo = await chunkOf([{ outcome: 'passed', checks: three(true, true, true) }]);
+    const stages = [await trainedOn('RSR-1', undefined, rollout), await trainedOn('RPR-1', 'fdr', warmUp, ppo)];
+    const audit = await auditRun(store, stages, calibration, settings);
+    assert.deepEqual(
+      audit?.stages.map(({ stage, scale, trained }) => [stage, scale, trained]),
+      [
+        ['RSR-1', 'RSR-1 warm-up', undefined],
+        ['RPR-1', 'RPR-1 warm-up', 'fdr'],
+      ],
+    );
+    assert.equal(audit?.scale, 'RSR-1 warm-up');
+    // Divided by the warm-up's 2/3: 1 and 1.5. By the run's 1/3: 1, 2 and 3, of which the two failures take half.
+    assert.ok(Math.abs((audit?.stages[1]?.fdr.failedRewardShare ?? NaN) - 0.4) < 1e-12);
+    assert.ok(Math.abs((audit?.fdr.failedRewardShare ?? NaN) - 0.5) < 1e-12);
+  });
+
   it('is undefined for a run that trained on nothing', async () => {
-    assert.equal(await auditRun(store, [{ batches: [] }], fixtureCalibration([]), { fdrFloor: 0.1, sprBonus: 0, sprCap: 0.5 }), undefined);
+    assert.equal(
+      await auditRun(store, [{ name: 'Base', batches: [] }], fixtureCalibration([]), { fdrFloor: 0.1, sprBonus: 0, sprCap: 0.5 }),
+      undefined,
+    );
   });
 });
 

@@ -72,7 +72,8 @@ async function pointLatest(dataDirectory: string, directory: string): Promise<vo
   await rename(temporary, latest);
 }
 
-async function installedVersions(): Promise<Record<string, string>> {
+/** Of this project, Node.js, the platform, and the packages that decide results. */
+export async function installedVersions(): Promise<Record<string, string>> {
   const versionOf = async (file: string): Promise<string> => (JSON.parse(await readFile(file, 'utf8')) as { version: string }).version;
   const packages = ['@temporalio/worker', '@tensorflow/tfjs-node-gpu', 'just-bash', 'echarts'];
   const found = await Promise.all(

@@ -3,9 +3,9 @@
  * stages. docs/results.md describes every field; a change that breaks readers gets a new schema number.
  */
 import { z } from 'zod';
-import type { RewardAudit } from '../method/rewards.ts';
 import { runConfigSchema } from '../workflows/config.ts';
 import type { ReportInput, StageResult } from '../workflows/contract.ts';
+import type { RunAudit } from './reward-audit.ts';
 
 export const RUN_RESULT_SCHEMA = 'terminal-rsi/run-result@1';
 
@@ -94,16 +94,31 @@ export const runResultSchema = z.object({
   versions: z.record(z.string(), z.string()),
   stages: z.array(stageSchema).min(1),
   /** The run's training episodes, re-scored under both rewards; null when the run has none. */
-  rewardAudit: z.object({ fdr: auditSchema, spr: auditSchema }).nullable(),
+  rewardAudit: z
+    .object({
+      fdr: auditSchema,
+      spr: auditSchema,
+      /** Batch whose family means FDR divides by; absent in results of version 0.1. */
+      scale: z.string().optional(),
+      /** Each stage with the scale of its own training. */
+      stages: z
+        .array(
+          z.object({
+            stage: z.string(),
+            scale: z.string(),
+            trained: z.enum(['fdr', 'spr']).optional(),
+            fdr: auditSchema,
+            spr: auditSchema,
+          }),
+        )
+        .optional(),
+    })
+    .nullable(),
 });
 export type RunResult = z.infer<typeof runResultSchema>;
 
 /** Builds and validates the result. Throws ZodError naming every wrong field. */
-export function buildResult(
-  input: ReportInput,
-  audit: { fdr: RewardAudit; spr: RewardAudit } | undefined,
-  versions: Readonly<Record<string, string>>,
-): RunResult {
+export function buildResult(input: ReportInput, audit: RunAudit | undefined, versions: Readonly<Record<string, string>>): RunResult {
   const { config } = input;
   return runResultSchema.parse({
     schema: RUN_RESULT_SCHEMA,
