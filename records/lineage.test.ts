@@ -7,7 +7,7 @@ import { UserError } from '../environment/errors.ts';
 import { profiles } from '../workflows/profiles.ts';
 import { opened, restarted, stage } from './ledger-fixture.ts';
 import { Ledger } from './ledger.ts';
-import { configChanges, findElsewhere, findRun, finishedStages, precedes } from './lineage.ts';
+import { configChanges, findElsewhere, findRun, finishedStages, lineageFacts, precedes } from './lineage.ts';
 
 let data: string;
 beforeEach(async () => {
@@ -64,6 +64,24 @@ it('an equal stage is found in another run, unless a restart made it void or its
   await writeFile(path.join(ledger.directory, '000000.json'), '{');
   assert.equal((await findElsewhere(data, ['a', 'b'], stageKey))?.runKey, 'b');
   assert.equal(await findElsewhere(data, ['a', 'b'], 'other'), undefined);
+});
+
+it('the report is told of forks with what they change, and of restarts', async () => {
+  const ledger = new Ledger(data, 'fork');
+  const body = opened('fork');
+  const changes = [{ path: 'rpr.epochs', before: 1, after: 2 }];
+  const forkedFrom = { runKey: 'parent', index: 4, hash: body.content.tasksHash };
+  await ledger.append({
+    ...body,
+    content: { ...body.content, fork: { from: 'RPR-1', changes } },
+    observed: { ...body.observed, forkedFrom },
+  });
+  await ledger.append(restarted('RPR-1', ['Base', 'RSR-1']));
+  assert.deepEqual(await lineageFacts(data, 'fork'), {
+    'forked from': 'run parent, own from RPR-1; rpr.epochs: 1 → 2',
+    restarted: 'from RPR-1 by Ada, 2026-01-01T00:00:00.000Z',
+  });
+  assert.deepEqual(await lineageFacts(data, 'nothing'), {});
 });
 
 it('stages come in the order Base, RSR-1, RPR-1, RSR-2 …', () => {

@@ -95,6 +95,21 @@ export function configChanges(before: RunConfig, after: RunConfig): { path: stri
   return differences(old, now, []);
 }
 
+/** Where a run comes from and who went back in it, for its report: name → text. Empty for a run without a ledger. */
+export async function lineageFacts(data: string, runKey: string): Promise<Record<string, string>> {
+  const facts: Record<string, string> = {};
+  const restarts: string[] = [];
+  for (const record of (await readable(data, runKey)) ?? []) {
+    if (record.kind === 'restarted') restarts.push(`from ${record.content.from} by ${record.observed.by}, ${record.observed.recordedAt}`);
+    if (record.kind !== 'opened' || !record.content.fork) continue;
+    const { from, changes } = record.content.fork;
+    const changed = changes.map(({ path: field, before, after }) => `${field}: ${JSON.stringify(before)} → ${JSON.stringify(after)}`);
+    facts['forked from'] = [`run ${record.observed.forkedFrom?.runKey ?? ''}, own from ${from}`, ...changed].join('; ');
+  }
+  if (restarts.length > 0) facts['restarted'] = restarts.join('; ');
+  return facts;
+}
+
 function differences(a: unknown, b: unknown, at: readonly string[]): { path: string; before: unknown; after: unknown }[] {
   if (isObject(a) && isObject(b)) {
     const keys = [...new Set([...Object.keys(a), ...Object.keys(b)])];
