@@ -16,7 +16,7 @@ import type { Duplex } from 'node:stream';
 import { setTimeout as sleep } from 'node:timers/promises';
 import type Docker from 'dockerode';
 import { quote } from './dockerfile.ts';
-import { InfrastructureError } from './errors.ts';
+import { EngineLostError, InfrastructureError } from './errors.ts';
 import { CappedOutput } from './output-cap.ts';
 import type { ExecOptions, ExecResult } from './types.ts';
 
@@ -140,11 +140,14 @@ export class ContainerShell {
       // The stream of a dying container ends a little before its state says so.
       for (const end = performance.now() + settleMs; performance.now() < end; await sleep(pollMs)) {
         const { State: state } = await this.#container.inspect();
-        if (!state.Running) throw new Error(`exit code ${state.ExitCode}${state.OOMKilled ? ', out of memory' : ''}`);
+        if (!state.Running)
+          throw new InfrastructureError(`the sandbox died: exit code ${state.ExitCode}${state.OOMKilled ? ', out of memory' : ''}`);
       }
       running.finish(killed);
     } catch (error) {
-      running.fail(new InfrastructureError(`the sandbox died: ${(error as Error).message}`));
+      // An engine that cannot be asked is gone itself, or forgot the container in a restart.
+      if (error instanceof InfrastructureError) running.fail(error);
+      else running.fail(new EngineLostError(`the sandbox is lost: ${(error as Error).message}`));
     }
   }
 

@@ -2,14 +2,20 @@
  * The Docker sandbox: a fresh container per sandbox, without network and capabilities, with limits on memory and processes.
  *
  * Nothing may be left behind. A container's name follows from its labels, so that a retry finds and removes what
- * a crashed attempt left; `close` removes it in every outcome; `sweep` removes by label what no living owner holds.
+ * a crashed attempt left; `close` removes it in every outcome; `sweep` removes by label what no living owner holds, and a
+ * worker's first container is preceded by the removal of all that dead workers of this host left.
+ *
+ * An engine that is being restarted takes its containers with it. What they ran fails with EngineLostError and may start again
+ * at once: `start` waits for the engine.
  */
 import { createHash } from 'node:crypto';
-import { hostname } from 'node:os';
+import { setTimeout as sleep } from 'node:timers/promises';
 import Docker from 'dockerode';
+import { z } from 'zod';
 import { ContainerShell } from './docker-exec.ts';
 import { getFiles, putFiles } from './docker-files.ts';
-import { InfrastructureError, TaskError, UserError } from './errors.ts';
+import { fate, identify } from '../workers/process-identity.ts';
+import { EngineLostError, InfrastructureError, TaskError, UserError } from './errors.ts';
 import { ensureShellImage, finished, hasImage, SHELL_IMAGE } from './shell-image.ts';
 import type { DownloadLimit, ExecOptions, ExecResult, FileTree, Sandbox, SandboxLabels, SandboxProvider, Task } from './types.ts';
 
@@ -18,6 +24,8 @@ export interface DockerProviderOptions {
   readonly docker?: Docker;
   /** Containers being created at the same time: a daemon answers with errors when too many start at once. */
   readonly concurrentStarts?: number;
+  /** Milliseconds for which `start` waits for an engine that does not answer. Default: two minutes, a slow restart. */
+  readonly patienceMs?: number;
 }
 
 const label = {
@@ -26,7 +34,21 @@ const label = {
   purpose: 'terminal-rsi.purpose',
   owner: 'terminal-rsi.owner',
 } as const;
-const owner = `${hostname()}:${process.pid}`;
+/** Host, process id and start of the process: an id alone is given to other processes later. */
+const owner = JSON.stringify(identify(process.pid) ?? {});
+const ownerSchema = z
+  .string()
+  .transform((text, context) => {
+    try {
+      return JSON.parse(text) as unknown;
+    } catch {
+      context.addIssue('expected JSON');
+      return z.NEVER;
+    }
+  })
+  .pipe(z.object({ host: z.string(), pid: z.number(), start: z.string() }));
+type OwnerFate = ReturnType<typeof fate> | 'forgotten';
+const PATIENCE_MS = 120_000;
 /** Seconds for each RUN line of the environment. */
 const runTimeoutSec = 120;
 /** Keeps the container up, also when the agent kills every `sleep`. */
@@ -36,12 +58,15 @@ export class DockerProvider implements SandboxProvider {
   readonly kind = 'docker';
   readonly #docker: Docker;
   readonly #starts: Semaphore;
+  readonly #patienceMs: number;
+  #swept: Promise<unknown> | undefined;
   readonly #images = new Map<string, Promise<void>>();
   readonly #live = new Map<string, DockerSandbox | undefined>();
 
   constructor(options: DockerProviderOptions = {}) {
     this.#docker = options.docker ?? new Docker();
     this.#starts = new Semaphore(options.concurrentStarts ?? 4);
+    this.#patienceMs = options.patienceMs ?? PATIENCE_MS;
   }
 
   refusal(task: Task): string | undefined {
@@ -52,6 +77,9 @@ export class DockerProvider implements SandboxProvider {
   async start(task: Task, labels: SandboxLabels, signal?: AbortSignal): Promise<Sandbox> {
     const refusal = this.refusal(task);
     if (refusal !== undefined) throw new TaskError(`${task.id}: ${refusal}`);
+    await this.#engine(signal);
+    // What cannot be removed now costs memory, and is no reason to run nothing.
+    await (this.#swept ??= this.#sweep([label.owner], ['gone']).catch(() => undefined));
     const name = this.#reserveName(labels);
     let sandbox: DockerSandbox | undefined;
     try {
@@ -83,12 +111,29 @@ export class DockerProvider implements SandboxProvider {
 
   async sweep(runKey: string): Promise<number> {
     try {
-      const found = await this.#docker.listContainers({ all: true, filters: { label: [`${label.run}=${runKey}`] } });
-      const abandoned = found.filter((container) => !this.#isOwned(container));
-      await Promise.all(abandoned.map((container) => remove(this.#docker.getContainer(container.Id))));
-      return abandoned.length;
+      return await this.#sweep([`${label.run}=${runKey}`], ['gone', 'forgotten']);
     } catch (error) {
       throw typed(error, `sweep the containers of run ${runKey}`);
+    }
+  }
+
+  async #sweep(filter: string[], fates: readonly OwnerFate[]): Promise<number> {
+    const found = await this.#docker.listContainers({ all: true, filters: { label: filter } });
+    const abandoned = found.filter((container) => fates.includes(this.#ownerOf(container)));
+    await Promise.all(abandoned.map((container) => remove(this.#docker.getContainer(container.Id))));
+    return abandoned.length;
+  }
+
+  /** Waits for an engine that does not answer. @throws EngineLostError after the patience, or the signal's reason */
+  async #engine(signal?: AbortSignal): Promise<void> {
+    for (const end = performance.now() + this.#patienceMs; ; await sleep(500, undefined, signal && { signal })) {
+      signal?.throwIfAborted();
+      try {
+        await this.#docker.ping();
+        return;
+      } catch (error) {
+        if (performance.now() >= end) throw typed(error, 'start a container');
+      }
     }
   }
 
@@ -96,11 +141,14 @@ export class DockerProvider implements SandboxProvider {
     await Promise.all([...this.#live.values()].map((sandbox) => sandbox?.close() ?? Promise.resolve()));
   }
 
-  /** Held by this provider, or by another process of this machine that is alive. */
-  #isOwned(container: Docker.ContainerInfo): boolean {
-    if (container.Names.some((name) => this.#live.has(name.slice(1)))) return true;
-    const [host, pid] = (container.Labels[label.owner] ?? '').split(':');
-    return host === hostname() && Number(pid) !== process.pid && isAlive(Number(pid));
+  /** `forgotten`: by another provider of this process. Other hosts alone can tell of their processes, but what does not run is nobody's. */
+  #ownerOf({ Names, Labels, State }: Docker.ContainerInfo): OwnerFate {
+    if (Names.some((name) => this.#live.has(name.slice(1)))) return 'alive';
+    const held = Labels[label.owner] ?? '';
+    if (held === owner) return 'forgotten';
+    const known = ownerSchema.safeParse(held);
+    const found = known.success ? fate(known.data) : 'unknown';
+    return found === 'unknown' && State === 'exited' ? 'gone' : found;
   }
 
   /** The name follows from the labels; only a second living sandbox with equal labels in this process gets a number behind it. */
@@ -238,9 +286,9 @@ async function remove(container: Docker.Container): Promise<void> {
 
 function typed(error: unknown, action: string): Error {
   if (error instanceof InfrastructureError || error instanceof TaskError || error instanceof UserError) return error;
-  const { code, message } = error as NodeJS.ErrnoException;
-  if (code === 'ENOENT' || code === 'ECONNREFUSED' || code === 'EACCES') {
-    return new InfrastructureError(
+  const { code = '', message } = error as NodeJS.ErrnoException;
+  if (['ENOENT', 'ECONNREFUSED', 'EACCES', 'ECONNRESET', 'EPIPE'].includes(code)) {
+    return new EngineLostError(
       `cannot ${action}: no Docker engine answers (${message}); start Docker, or set DOCKER_HOST, or use the embedded sandbox`,
     );
   }
@@ -249,15 +297,6 @@ function typed(error: unknown, action: string): Error {
 
 function statusOf(error: unknown): number | undefined {
   return (error as { statusCode?: number }).statusCode;
-}
-
-function isAlive(pid: number): boolean {
-  try {
-    process.kill(pid, 0);
-    return true;
-  } catch (error) {
-    return (error as NodeJS.ErrnoException).code === 'EPERM';
-  }
 }
 
 class Semaphore {

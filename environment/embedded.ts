@@ -37,7 +37,8 @@ const limits: NonNullable<BashOptions['executionLimits']> = {
   maxCommandCount: 20_000,
   maxLoopIterations: 20_000,
   maxAwkIterations: 200_000,
-  maxSedIterations: 20_000,
+  // Of one line: what a loop adds to the line makes its next step longer.
+  maxSedIterations: 5_000,
   maxStringLength: 1024 * 1024,
   maxOutputSize: 4 * 1024 * 1024,
   maxLiveBytes: 64 * 1024 * 1024,

@@ -5,6 +5,10 @@
 export class InfrastructureError extends Error {
   override readonly name = 'InfrastructureError';
 }
+/** The Docker engine does not answer, or its restart took a sandbox with it. What ran there may start again. */
+export class EngineLostError extends InfrastructureError {
+  readonly code = 'engine-lost';
+}
 /** The task directory is wrong or asks for what this sandbox cannot give. */
 export class TaskError extends Error {
   override readonly name = 'TaskError';

@@ -4,6 +4,7 @@ import { after, describe, it } from 'node:test';
 import Docker from 'dockerode';
 import { DockerProvider } from './docker.ts';
 import { EmbeddedProvider } from './embedded.ts';
+import { identify } from '../workers/process-identity.ts';
 import { InfrastructureError, TaskError, UserError } from './errors.ts';
 import { outputLimitBytes } from './output-cap.ts';
 import { backends, countContainers, fixture, testRunKey } from './testing.ts';
@@ -231,7 +232,7 @@ describe('embedded sandbox', () => {
   });
 
   it('gives up a command that the machine cannot finish: infrastructure, no outcome', async () => {
-    const sandbox = await start(new EmbeddedProvider({ safetyMs: 20 }));
+    const sandbox = await start(new EmbeddedProvider({ safetyMs: 20 }), withEnvironment({ run: [] }));
     const isInfrastructure = (error: unknown): boolean =>
       error instanceof InfrastructureError && /its work is bounded: while/.test(error.message);
     await assert.rejects(sandbox.exec('while true; do :; done', { timeoutSec: 60 }), isInfrastructure);
@@ -319,6 +320,30 @@ describe('docker sandbox', { skip: docker?.skip ?? false }, () => {
     assert.equal(await countContainers(labels.runKey), 0);
   });
 
+  it('removes, before its first container, what dead workers of this host left', async () => {
+    const labels = { runKey: `${testRunKey}-dead`, episodeId: 'e', purpose: 'rollout' } as const;
+    const docker = new Docker();
+    const leave = async (owner: object): Promise<string> => {
+      const options = { Image: task.environment.image, Cmd: ['sleep', '600'] };
+      const Labels = { 'terminal-rsi.run': labels.runKey, 'terminal-rsi.owner': JSON.stringify(owner) };
+      const container = await docker.createContainer({ ...options, Labels });
+      await container.start();
+      return container.id;
+    };
+    const self = identify(process.pid);
+    const dead = await leave({ ...self, start: '1' });
+    const living = await leave(identify(process.ppid) ?? {});
+    const elsewhere = await leave({ ...self, host: 'another machine' });
+    const next = new DockerProvider();
+    const sandbox = await next.start(task, { ...labels, episodeId: 'f' });
+    const left = (await docker.listContainers({ all: true, filters: { label: [`terminal-rsi.run=${labels.runKey}`] } })).map(
+      ({ Id }) => Id,
+    );
+    assert.deepEqual([left.includes(dead), left.includes(living), left.includes(elsewhere)], [false, true, true]);
+    await sandbox.close();
+    await Promise.all([living, elsewhere].map((id) => docker.getContainer(id).remove({ force: true })));
+  });
+
   it('gives equal labels in use at the same time containers of their own', async () => {
     const labels = { runKey: testRunKey, episodeId: 'same', purpose: 'rewrite' } as const;
     const both = await Promise.all([provider.start(task, labels), provider.start(task, labels)]);
@@ -337,7 +362,7 @@ describe('docker sandbox', { skip: docker?.skip ?? false }, () => {
       start(provider, withEnvironment({ image: 'localhost:1/nosuch:1' })),
       (error) => error instanceof UserError && /nosuch:1 .*docker load/.test(error.message),
     );
-    const nowhere = new DockerProvider({ docker: new Docker({ socketPath: '/nosuch/docker.sock' }) });
+    const nowhere = new DockerProvider({ docker: new Docker({ socketPath: '/nosuch/docker.sock' }), patienceMs: 0 });
     await assert.rejects(start(nowhere), (error) => error instanceof InfrastructureError && /no Docker engine answers/.test(error.message));
   });
 });
