@@ -61,7 +61,7 @@ export async function disturb(disturbance: Disturbance, around: Surroundings): P
     process: disturbance.kind === 'shutdown' || disturbance.kind === 'start-up' ? disturbance.processes.join(', ') : disturbance.kind,
     moment: [doing, place, ...done].join('; '),
     secondsUntilProgress: rounded(secondsUntilProgress),
-    repeatedSeconds: rounded(Math.max(0, ...lost.map((activity) => at - unfinishedSince(activity, lastDurableAt))) / 1000),
+    repeatedSeconds: rounded(Math.max(0, ...lost.map((activity) => at - unfinishedSince(activity, point, lastDurableAt))) / 1000),
   };
 }
 
@@ -160,10 +160,11 @@ function lostAttempts({ processes }: Disturbance, atWork: readonly AtWork[], obs
 
 /**
  * Since when the oldest unfinished piece of an activity had been at work: the episodes of a rollout all begin with the attempt; in
- * the other activities one piece follows the other, so that it began after the last durable work.
+ * the other activities one piece follows the other, so that it began after the last durable work. At the end all pieces are safe.
  */
-function unfinishedSince({ type, startedAt = 0 }: AtWork, lastDurableAt: number | undefined): number {
-  return type === 'rollout' ? startedAt : Math.max(startedAt, lastDurableAt ?? 0);
+function unfinishedSince({ type, startedAt = 0 }: AtWork, { moment }: Point, lastDurableAt: number | undefined): number {
+  const together = type === 'rollout' && moment !== 'between activity end and its report';
+  return together ? startedAt : Math.max(startedAt, lastDurableAt ?? 0);
 }
 
 const rounded = (seconds: number): number => Math.round(seconds * 100) / 100;

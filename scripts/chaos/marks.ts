@@ -77,7 +77,8 @@ export class Marks {
       for (const purpose of list(path.join(home, stage))) {
         const folder = path.join(home, stage, purpose);
         const group = `${stage}/${purpose}`;
-        for (const file of list(folder)) {
+        // Failed tries of a verification are journalled so that they count over attempts; they are no work done.
+        for (const file of list(folder).filter((name) => !name.includes('-tries'))) {
           const kind = purpose === 'rewrite' ? 'rewrite' : file.includes('-verdicts') ? 'verdict' : 'episode';
           this.#addLines(kind, group, `${group}/${file}`, path.join(folder, file), add);
         }
