@@ -10,10 +10,13 @@ import { activityInfo, cancellationSignal } from '@temporalio/activity';
 import { ApplicationFailure, TemporalFailure } from '@temporalio/common';
 import { InfrastructureError, storageError, TaskError, UserError } from '../environment/errors.ts';
 import { NumericalError } from '../policy/errors.ts';
+import { TrainerLostError } from '../policy/trainer/errors.ts';
 import { ArtifactError } from '../records/artifacts.ts';
 import { LedgerError } from '../records/ledger.ts';
 
 const UNEXPECTED_ATTEMPTS = 5;
+/** The next attempt waits for the trainer itself; the back-off would go on to a minute where it is lost again and again. */
+const TRAINER_RETRY = '1s';
 /** The server cuts failures at 4 KB; the log has the whole text. */
 const MESSAGE_LENGTH = 2_000;
 /** Far below the server's 2 MiB, which fails retryably: results are references and counts. */
@@ -53,6 +56,7 @@ export function toFailure(thrown: unknown, attempt: number): Error {
       nonRetryable,
       message: message.slice(0, MESSAGE_LENGTH),
       ...(error instanceof Error ? { cause: error } : {}),
+      ...(error instanceof TrainerLostError ? { nextRetryDelay: TRAINER_RETRY } : {}),
     });
   };
   if (error instanceof InfrastructureError) return failure('InfrastructureError', false);
