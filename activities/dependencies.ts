@@ -11,11 +11,20 @@ export interface RolloutDependencies {
   /** Address of a run's report in a browser; absent where this worker serves none. */
   readonly reportUrl?: (runKey: string) => string;
   readonly sampler: Sampler;
+  /** What decides the trainer's bits beside its inputs, for the ledger; absent where no trainer is asked. */
+  readonly numerics?: () => Promise<Numerics>;
   provider(kind: SandboxKind): SandboxProvider;
   /** Throws TaskError when the directory is not the task that the listing names. */
   task(listing: Pick<TaskListing, 'suite' | 'id' | 'checksum'>): Promise<Task>;
   /** Codec and context length in tokens of the policy in this directory. */
   policy(directory: string): Promise<PolicyText>;
+}
+export interface Numerics {
+  readonly device: string;
+  /** Of TensorFlow, within one operation. */
+  readonly threads: number;
+  readonly samplerSlots: number;
+  readonly node: string;
 }
 export interface PolicyText {
   readonly codec: EpisodeCodec;

@@ -22,7 +22,7 @@ import { plannedStages } from '../workflows/profiles.ts';
 import { codeVersion, sourceHash } from './code-version.ts';
 import type { RolloutDependencies } from './dependencies.ts';
 
-type Dependencies = Pick<RolloutDependencies, 'store' | 'data'>;
+type Dependencies = Pick<RolloutDependencies, 'store' | 'data' | 'numerics'>;
 
 /**
  * Throws UserError when the run was opened with another configuration, or when a fork's stage is not finished in its run; ArtifactError
@@ -96,7 +96,7 @@ async function endLeftChildren(rounds: number): Promise<void> {
 }
 
 /** Throws InfrastructureError when the server does not give the histories. */
-export async function recordStage({ store, data }: Dependencies, input: RecordStageInput): Promise<RecordRef> {
+export async function recordStage({ store, data, numerics }: Dependencies, input: RecordStageInput): Promise<RecordRef> {
   const { runKey, stage, workflowId, opened, config, inputs, round } = input;
   const children = [`${workflowId}/${stage.toLowerCase()}`, `${workflowId}/${stage.toLowerCase()}/evaluation`];
   const histories = await historiesOf((id) => children.includes(id));
@@ -133,6 +133,7 @@ export async function recordStage({ store, data }: Dependencies, input: RecordSt
       codeVersion: await codeVersion(),
       startedAt: new Date(input.startedAt).toISOString(),
       seconds,
+      ...(numerics ? { numerics: await numerics() } : {}),
       ...stageTotals(histories.slice(1), result),
       histories: await stored(store, histories),
     },

@@ -34,6 +34,11 @@ export class SamplerPool {
     this.#sweeper.unref();
   }
 
+  /** Rows of a sampling step: their number decides the bits of a result. undefined: the sampler's default. */
+  get slots(): number | undefined {
+    return this.#options.slots;
+  }
+
   /** @throws what PolicySampler.sample throws, or what resolving and loading the policy throws */
   async sample(request: SampleRequest, options: SampleOptions = {}): Promise<SampleResult> {
     const { policy } = request;

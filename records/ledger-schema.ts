@@ -102,6 +102,8 @@ const stage = z.object({
     cost: z.object({ gpuSeconds: z.number().min(0), cpuActivitySeconds: z.number().min(0), episodes: whole, tokens: whole }),
     activities: z.record(z.string(), activityTotals),
     workers: z.array(z.string()),
+    /** Of the trainer: what decides the bits of its results beside its inputs. */
+    numerics: z.object({ device: z.string(), threads: whole, samplerSlots: whole, node: z.string() }).optional(),
     histories: z.array(history),
     /** Set where the stage was not run here. */
     reusedFrom: reference.optional(),

@@ -289,8 +289,8 @@ describe('resume', () => {
       assert.deepEqual(
         opened.content.fork?.changes.map((change) => [change.path, change.before, change.after]),
         [
-          ['rpr.epochs', 1, 2],
           ['seed', 1, 7],
+          ['rpr.epochs', 1, 2],
         ],
       );
       await assert.rejects(

@@ -2,10 +2,10 @@
 import { readFile } from 'node:fs/promises';
 import path from 'node:path';
 import { countArtifact } from '../activities/metrics.ts';
-import type { GpuDependencies, PolicyText, RolloutDependencies, TrainerSupervisor } from '../activities/dependencies.ts';
+import type { GpuDependencies, Numerics, PolicyText, RolloutDependencies, TrainerSupervisor } from '../activities/dependencies.ts';
 import { DockerProvider } from '../environment/docker.ts';
 import { EmbeddedProvider } from '../environment/embedded.ts';
-import { TaskError, UserError } from '../environment/errors.ts';
+import { InfrastructureError, TaskError, UserError } from '../environment/errors.ts';
 import { TaskCache } from '../environment/task.ts';
 import type { SandboxKind, SandboxProvider } from '../environment/types.ts';
 import { loadCodec } from '../policy/codec.ts';
@@ -27,6 +27,7 @@ export function rolloutDependencies(logger: Logger): RolloutDependencies & { clo
     data: dataDirectory(),
     ...(status ? { reportUrl: (runKey) => `${addressUrl(status)}/reports/${runKey}/` } : {}),
     sampler: new HttpSampler(trainerUrl()),
+    numerics,
     provider(kind) {
       let provider = providers.get(kind);
       // Made when first asked for: a machine without Docker runs embedded tasks all the same.
@@ -53,6 +54,20 @@ export function rolloutDependencies(logger: Logger): RolloutDependencies & { clo
       await Promise.all([...providers.values()].map((provider) => provider.close()));
     },
   };
+}
+
+async function numerics(): Promise<Numerics> {
+  const token = process.env['TERMINAL_RSI_TRAINER_TOKEN'];
+  try {
+    const response = await fetch(`${trainerUrl()}/health`, {
+      ...(token === undefined ? {} : { headers: { authorization: `Bearer ${token}` } }),
+      signal: AbortSignal.timeout(20_000),
+    });
+    const { device, threads, samplerSlots, node } = (await response.json()) as Numerics;
+    return { device, threads, samplerSlots, node };
+  } catch (cause) {
+    throw new InfrastructureError(`the trainer at ${trainerUrl()} does not tell its settings`, { cause });
+  }
 }
 
 /** Seconds without a training step after which the trainer is restarted; TERMINAL_RSI_STALL_SECONDS. */

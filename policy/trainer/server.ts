@@ -12,6 +12,7 @@ import { NumericalError } from '../errors.ts';
 import { SessionLostError, SessionPrefixError } from '../sampler-errors.ts';
 import type { SamplerPool } from '../sampler-pool.ts';
 import { device } from '../tensorflow.ts';
+import { tensorflowThreads } from '../tensorflow-environment.ts';
 import { TrainerLostError } from './errors.ts';
 import type { LocalTrainer } from './local.ts';
 import {
@@ -154,6 +155,8 @@ function health(trainer: LocalTrainer, samplers: SamplerPool, started: number): 
     pid: process.pid,
     node: process.version,
     device: device(),
+    threads: tensorflowThreads,
+    samplerSlots: samplers.slots,
     upSeconds: (Date.now() - started) / 1000,
     rssBytes: process.memoryUsage.rss(),
     models: trainer.handles(),
