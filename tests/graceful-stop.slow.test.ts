@@ -10,9 +10,9 @@ import { after, before, test } from 'node:test';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { WorkerRig } from './worker-rig.ts';
 
-const STEPS = 80;
+const STEPS = 48;
 /** Steps before the first signal: far more than are taken between looking and the end of a process. */
-const FIRST = 20;
+const FIRST = 16;
 let rig: WorkerRig;
 before(async () => {
   rig = await WorkerRig.start();
