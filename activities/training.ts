@@ -39,10 +39,11 @@ export async function train<T>(
   const stalled = new AbortController();
   const signal = AbortSignal.any([cancellationSignal(), stalled.signal]);
   let last: Partial<TrainingProgress> = {};
-  let lastAt = Date.now();
+  // Not Date.now: a clock that is set would look like a hang.
+  let lastAt = performance.now();
   const beat = startHeartbeat(() => last);
   const watch = setInterval(() => {
-    const seconds = (Date.now() - lastAt) / 1000;
+    const seconds = (performance.now() - lastAt) / 1000;
     if (seconds < deps.stallSeconds || stalled.signal.aborted) return;
     const why = `trainer made no progress for ${Math.round(seconds)} s (limit ${deps.stallSeconds} s) after step ${last.step ?? 0}`;
     deps.trainer.restart(why);
@@ -52,7 +53,7 @@ export async function train<T>(
     const known = finished.get(RESULT);
     if (known !== undefined) return known;
     await deps.trainer.ready(undefined, signal);
-    lastAt = Date.now();
+    lastAt = performance.now();
     await rm(outputs, { recursive: true, force: true });
     const context: TrainingContext = {
       trainer: deps.client,
@@ -60,7 +61,7 @@ export async function train<T>(
       signal,
       progress(progress) {
         last = progress;
-        lastAt = Date.now();
+        lastAt = performance.now();
         countStep(key, activityInfo().activityType);
       },
     };

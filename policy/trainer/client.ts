@@ -14,6 +14,8 @@ import { decode, encode } from './protocol.ts';
 
 /** How long a session's first request waits for a trainer that is being restarted. */
 const RESTART_PATIENCE_MS = 20_000;
+/** A sampler that answers nobody for so long hangs. One request alone may wait longer: behind other episodes, or for a slot. */
+const SILENCE_MS = 600_000;
 
 class Connection {
   readonly #base: URL;
@@ -118,17 +120,36 @@ export class HttpTrainer implements TrainerClient {
 export class HttpSampler implements Sampler {
   readonly #connection: Connection;
   readonly #answered = new Set<string>();
-  constructor(baseUrl: string) {
+  readonly #silenceMs: number;
+  #lastAnswer = 0;
+  constructor(baseUrl: string, { silenceMs = SILENCE_MS }: { readonly silenceMs?: number } = {}) {
     this.#connection = new Connection(baseUrl);
+    this.#silenceMs = silenceMs;
   }
 
-  async sample(request: SampleRequest, signal?: AbortSignal): Promise<SampleResult> {
+  /** @throws InfrastructureError when the sampler answers nobody any more (an episode's own clock does not run while it waits) */
+  async sample(request: SampleRequest, outer?: AbortSignal): Promise<SampleResult> {
+    const silent = new AbortController();
+    const started = performance.now();
+    const watch = setInterval(() => {
+      if (performance.now() - Math.max(started, this.#lastAnswer) < this.#silenceMs) return;
+      silent.abort(new InfrastructureError(`the sampler has answered no request for ${this.#silenceMs / 1000} s`));
+    }, this.#silenceMs / 100);
+    try {
+      return await this.#sample(request, outer ? AbortSignal.any([outer, silent.signal]) : silent.signal);
+    } finally {
+      clearInterval(watch);
+    }
+  }
+
+  async #sample(request: SampleRequest, signal: AbortSignal): Promise<SampleResult> {
     const continued = this.#answered.has(request.sessionId);
     const deadline = Date.now() + RESTART_PATIENCE_MS;
     for (;;) {
       try {
         const result = (await this.#connection.call('POST', '/v1/sample', { ...request, continued }, signal)) as SampleResult;
         this.#answered.add(request.sessionId);
+        this.#lastAnswer = performance.now();
         return result;
       } catch (error) {
         if (continued && error instanceof TrainerLostError) {
@@ -137,7 +158,7 @@ export class HttpSampler implements Sampler {
         }
         if (error instanceof SessionLostError) this.#answered.delete(request.sessionId);
         if (!refused(error) || Date.now() > deadline) throw error;
-        await sleep(250, undefined, signal && { signal });
+        await sleep(250, undefined, { signal });
       }
     }
   }
