@@ -92,6 +92,12 @@ describe('a run in the Temporal UI', { skip }, () => {
     await holds(later, 'Report, written when the run ends');
   });
 
+  it('the timeline of a run names the stage and the tasks of its activities', async () => {
+    await ui.open('first-run');
+    await ui.timelineRow(/calibrate • Base · gate, nop and reference solution · \w+\/[\w-]+ … \(\d+ tasks\)/).waitFor();
+    await ui.timelineRow(/Base · evaluation on \d suites/).waitFor();
+  });
+
   it('the signal pauseRun holds the run, and the update resume lets it go on', async () => {
     await ui.open('first-run');
     await ui.send('Signal', 'pauseRun');
@@ -150,11 +156,8 @@ describe('a run in the Temporal UI', { skip }, () => {
     await report.close();
   });
 
-  it('summaries in the timelines name stage, iteration and tasks', async () => {
+  it('the timelines of its stages name stage, iteration and tasks of each activity', async () => {
     const { chunkSize } = profiles.smoke.rollout;
-    await ui.open('first-run');
-    await ui.timelineRow(/calibrate • Base · gate, nop and reference solution · \w+\/[\w-]+ … \(\d+ tasks\)/).waitFor();
-    await ui.timelineRow('RSR-1 · Recursive Self-Rewrite').waitFor();
     await ui.open('first-run/rsr-1/rollout');
     for (const activity of ['rollout', 'verify']) {
       const row = new RegExp(`${activity} • RSR-1 · rollout · chunk 1 of 2 · train/[\\w-]+ … \\(\\d+ tasks, ${chunkSize} episodes\\)`);
