@@ -21,7 +21,6 @@ export type RunStatus = 'RUNNING' | 'COMPLETED' | 'FAILED' | 'CANCELLED' | 'TERM
 
 export class Observer {
   #stack: ChaosStack;
-  #client: Client;
   #workflowId: string;
   #atWork: readonly AtWork[] = [];
   #pids: Pids = {};
@@ -29,9 +28,8 @@ export class Observer {
   #closed = false;
   readonly #loops: Promise<unknown>;
 
-  constructor(stack: ChaosStack, client: Client, workflowId: string) {
+  constructor(stack: ChaosStack, workflowId: string) {
     this.#stack = stack;
-    this.#client = client;
     this.#workflowId = workflowId;
     this.#loops = Promise.all([this.#repeat(() => this.#askServer()), this.#repeat(() => this.#findProcesses())]);
   }
@@ -62,8 +60,9 @@ export class Observer {
   }
 
   async #askServer(): Promise<void> {
-    const found = await this.#pending(this.#workflowId, 2);
-    const { status } = await this.#client.workflow.getHandle(this.#workflowId).describe();
+    const client = await this.#stack.client();
+    const found = await pendingActivities(client, this.#workflowId, 2);
+    const { status } = await client.workflow.getHandle(this.#workflowId).describe();
     this.#atWork = found;
     this.#status = status.name;
   }
@@ -72,22 +71,23 @@ export class Observer {
     this.#pids = await this.#stack.pids();
   }
 
-  /** Pending activities of a workflow and of its open children, `depth` levels deep (stage → episode batch). */
-  async #pending(workflowId: string, depth: number): Promise<AtWork[]> {
-    const { pendingActivities, pendingChildren } = await this.#client.workflowService.describeWorkflowExecution({
-      namespace: this.#client.options.namespace,
-      execution: { workflowId },
-    });
-    const own = (pendingActivities ?? []).map((info) => atWork(workflowId, info));
-    if (depth === 0) return own;
-    const below = await Promise.all((pendingChildren ?? []).map((child) => this.#pending(child.workflowId ?? '', depth - 1)));
-    return [...own, ...below.flat()];
-  }
-
   async close(): Promise<void> {
     this.#closed = true;
     await this.#loops;
   }
+}
+
+/** Pending activities of a workflow and of its open children, `depth` levels deep (stage → episode batch). */
+async function pendingActivities(client: Client, workflowId: string, depth: number): Promise<AtWork[]> {
+  const { pendingActivities: own, pendingChildren } = await client.workflowService.describeWorkflowExecution({
+    namespace: client.options.namespace,
+    execution: { workflowId },
+  });
+  const here = (own ?? []).map((info) => atWork(workflowId, info));
+  if (depth === 0) return here;
+  // A child may have ended since.
+  const below = (pendingChildren ?? []).map((child) => pendingActivities(client, child.workflowId ?? '', depth - 1).catch(() => []));
+  return [...here, ...(await Promise.all(below)).flat()];
 }
 
 function atWork(workflowId: string, info: temporal.api.workflow.v1.IPendingActivityInfo): AtWork {

@@ -1,7 +1,7 @@
 /** The two runs that are compared: one left alone, and one disturbed according to a plan. Each has a data folder and a stack of its own. */
 import path from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { WorkflowFailedError, type Client, type WorkflowHandle } from '@temporalio/client';
+import { WorkflowFailedError, type WorkflowHandle } from '@temporalio/client';
 import { InfrastructureError } from '../../environment/errors.ts';
 import { Random } from '../../method/seeds.ts';
 import { canonicalHash } from '../../records/canonical-json.ts';
@@ -31,8 +31,6 @@ export interface RunSettings {
 /** Everything that belongs to one run. */
 interface Going {
   readonly stack: ChaosStack;
-  readonly client: Client;
-  readonly handle: WorkflowHandle;
   readonly watch: Watch;
   readonly observer: Observer;
 }
@@ -108,9 +106,9 @@ async function withRun<T>({ data, input, docker, signal }: RunSettings, body: (g
   try {
     await stack.start(signal);
     const client = await stack.client();
-    const handle = await client.workflow.start('trainingRun', { workflowId: WORKFLOW_ID, taskQueue: TASK_QUEUE, args: [input] });
-    observer = new Observer(stack, client, WORKFLOW_ID);
-    const result = await body({ stack, client, handle, watch, observer });
+    await client.workflow.start('trainingRun', { workflowId: WORKFLOW_ID, taskQueue: TASK_QUEUE, args: [input] });
+    observer = new Observer(stack, WORKFLOW_ID);
+    const result = await body({ stack, watch, observer });
     await observer.close();
     await stack.stop();
     return result;
@@ -130,8 +128,10 @@ function untilEnded({ watch, observer }: Going, signal: AbortSignal): Promise<vo
 }
 
 /** @throws InfrastructureError with the run's own words when it did not complete */
-async function outcomeOf({ client, handle, observer }: Going, data: string, startedAt: number): Promise<RunOutcome> {
+async function outcomeOf({ stack, observer }: Going, data: string, startedAt: number): Promise<RunOutcome> {
   const seconds = (Date.now() - startedAt) / 1000;
+  const client = await stack.client();
+  const handle = client.workflow.getHandle(WORKFLOW_ID);
   if (observer.status !== 'COMPLETED') throw new InfrastructureError(`the run ended as ${observer.status}: ${await whyNot(handle)}`);
   // The server may have been the last to be killed.
   for (let tries = 0; ; tries++) {

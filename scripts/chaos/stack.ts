@@ -30,7 +30,7 @@ export class ChaosStack {
   #launcher: ChildProcess | undefined;
   #stopping = false;
   #restart: NodeJS.Timeout | undefined;
-  #client: Client | undefined;
+  #client: { readonly address: string; readonly client: Promise<Client> } | undefined;
 
   constructor(data: string, extra: NodeJS.ProcessEnv = {}) {
     this.data = data;
@@ -96,19 +96,33 @@ export class ChaosStack {
     return trainer === undefined ? pids : { ...pids, trainer };
   }
 
-  /** A client of this stack's server; it connects again by itself when the server comes back on its address. */
+  /** A client of this stack's server, where it is now: a new launcher's server may get another port. */
   async client(): Promise<Client> {
     const { server } = await readState(this.data);
     if (!server) throw new InfrastructureError(`${this.data} has no Temporal server`);
-    return (this.#client ??= await connectClient(server.address, 60_000));
+    if (this.#client?.address !== server.address) {
+      await this.#disconnect();
+      const client = connectClient(server.address, 60_000);
+      client.catch(() => (this.#client = undefined));
+      this.#client = { address: server.address, client };
+    }
+    return this.#client.client;
+  }
+
+  async #disconnect(): Promise<void> {
+    const before = this.#client;
+    this.#client = undefined;
+    await before?.client.then(
+      ({ connection }) => connection.close(),
+      () => undefined,
+    );
   }
 
   /** The graceful end: SIGTERM to the launcher, which ends the rest. Kills what is left after 40 s. */
   async stop(): Promise<void> {
     this.#stopping = true;
     clearTimeout(this.#restart);
-    await this.#client?.connection.close();
-    this.#client = undefined;
+    await this.#disconnect();
     const launcher = this.#launcher;
     if (launcher && launcher.exitCode === null && launcher.signalCode === null) {
       const ended = new Promise((resolve) => launcher.once('exit', resolve));
