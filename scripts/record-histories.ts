@@ -13,9 +13,9 @@ import type { WorkflowHistory } from '../records/history.ts';
 import { recordedActivities } from '../tests/recorded-activities.ts';
 import { readScenario, versionFolder, writeIndex, writeScenario } from '../tests/recorded-histories.ts';
 import type { HistoryIndex } from '../tests/recorded-histories.ts';
-import { fetchHistories, replayHistories } from '../tests/replay.ts';
+import { fetchHistories, replayHistories, workflowBundle } from '../tests/replay.ts';
 import { TemporalServer } from '../tests/temporal.ts';
-import { bundleStamp, stampText } from '../workers/bundle.ts';
+import { stampText } from '../workers/bundle.ts';
 import type { StageResult } from '../workflows/contract.ts';
 import * as workflows from '../workflows/index.ts';
 import { driveRun } from './record-histories/driven-run.ts';
@@ -27,7 +27,7 @@ const { values } = parseArgs({ options: { version: { type: 'string', default: cu
 const { version } = values;
 if (!/^\d+\.\d+\.\d+(-[\w.]+)?$/.test(version)) throw new UserError(`--version: got ${version}, expected one such as ${current}`);
 
-const stamp = stampText(await bundleStamp());
+const stamp = stampText((await workflowBundle()).stamp);
 await rm(versionFolder(version), { recursive: true, force: true });
 const listed: HistoryIndex['scenarios'][number][] = [];
 const all: WorkflowHistory[] = [];
@@ -41,7 +41,7 @@ try {
     finishedOf.set(name, finished);
     const ended = await driveRun(server, scenario, finished);
     if (ended !== ends) throw new Error(`scenario ${name} ended as ${ended}, expected ${ends}`);
-    const own = (await fetchHistories(server.client)).filter(({ workflowId }) => workflowId === name || workflowId.startsWith(`${name}/`));
+    const own = await fetchHistories(server.client, name);
     await writeScenario(version, name, own.map(neutral));
     await replayHistories(await readScenario(version, name));
     const events = own.reduce((sum, history) => sum + history.events.length, 0);

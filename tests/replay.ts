@@ -27,10 +27,10 @@ export function workflowBundle(): ReturnType<typeof loadWorkflowBundle> {
 }
 
 /**
- * The history of every execution on the server, oldest first. The server's list lags behind: an execution that is not in it
- * yet is found from the one that started it or continued as it.
+ * The histories of all executions on the server, or of those of one workflow id and the ids below it, oldest first. The server's
+ * list lags behind: an execution that is not in it yet is found from the one that started it or continued as it.
  */
-export async function fetchHistories(client: Client): Promise<WorkflowHistory[]> {
+export async function fetchHistories(client: Client, of?: string): Promise<WorkflowHistory[]> {
   const found = new Map<string, WorkflowHistory>();
   const fetch = async (id: { workflowId: string; runId: string }): Promise<void> => {
     if (found.has(id.runId)) return;
@@ -40,7 +40,9 @@ export async function fetchHistories(client: Client): Promise<WorkflowHistory[]>
     const runId = continuedAs(history);
     if (runId !== undefined) await fetch({ workflowId: id.workflowId, runId });
   };
-  for await (const listed of client.workflow.list()) await fetch(listed);
+  for await (const listed of client.workflow.list()) {
+    if (of === undefined || listed.workflowId === of || listed.workflowId.startsWith(`${of}/`)) await fetch(listed);
+  }
   const startOf = ({ events }: WorkflowHistory): string => events[0]?.eventTime ?? '';
   return [...found.values()].sort((a, b) => Date.parse(startOf(a)) - Date.parse(startOf(b)));
 }

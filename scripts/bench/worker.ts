@@ -45,7 +45,7 @@ const gpuWorker = await Worker.create({
   activities: recorded.gpu,
   maxConcurrentActivityTaskExecutions: 1,
 });
-const tell = (message: WorkerMessage): void => void process.send?.(message);
+const tell = (message: WorkerMessage): void => void (process.connected && process.send?.(message));
 const timer = setInterval(() => tell({ type: 'memory', episodes, rssBytes: process.memoryUsage.rss() }), 250);
 process.on('disconnect', () => {
   worker.shutdown();
