@@ -92,5 +92,5 @@ function blobs(data: string): string[] {
 /** Results and histories, told by how they begin: those of a lost attempt are in no record that would name their kind. */
 function holdsTimes(data: string, sha256: string): boolean {
   const text = readFileSync(blobFile(data, sha256)).toString('latin1');
-  return text.startsWith('{"events":') || (text.startsWith('{"config":') && text.includes('"schema":"terminal-rsi/run-result@'));
+  return /^\{\s*"events":/.test(text) || (text.startsWith('{"config":') && text.includes('"schema":"terminal-rsi/run-result@'));
 }
