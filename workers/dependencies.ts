@@ -63,8 +63,8 @@ async function numerics(): Promise<Numerics> {
       ...(token === undefined ? {} : { headers: { authorization: `Bearer ${token}` } }),
       signal: AbortSignal.timeout(20_000),
     });
-    const { device, threads, samplerSlots, node } = (await response.json()) as Numerics;
-    return { device, threads, samplerSlots, node };
+    const health = (await response.json()) as Omit<Numerics, 'device'> & { readonly device: { readonly kind: string } };
+    return { device: health.device.kind, threads: health.threads, samplerSlots: health.samplerSlots, node: health.node };
   } catch (cause) {
     throw new InfrastructureError(`the trainer at ${trainerUrl()} does not tell its settings`, { cause });
   }
