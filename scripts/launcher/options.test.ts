@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { it } from 'node:test';
 import { UserError } from '../../environment/errors.ts';
-import { parseOptions } from './options.ts';
+import { parseOptions, parseResumeOptions } from './options.ts';
 
 it('passes on only what was asked for', () => {
   assert.deepEqual(parseOptions([], false).input, {});
@@ -36,4 +36,38 @@ it('names the option, its value and what was expected', () => {
   fails(['--set', 'rsr=1', '--set', 'rsr.epochs=3'], /rsr is already set/);
   fails(['--profil', 'smoke'], /Unknown option '--profil'/);
   fails(['--detach'], /start-run/);
+});
+
+it('resume reads a run and what is to be done with it', () => {
+  const intent = (...args: string[]): unknown => {
+    const options = parseResumeOptions(['run-1', ...args]);
+    return options === 'help' ? options : options.intent;
+  };
+  assert.deepEqual(intent(), { kind: 'go-on' });
+  assert.deepEqual(intent('--from', 'rpr-1', '--by', 'Ada'), { kind: 'restart', from: 'RPR-1', by: 'Ada' });
+  assert.deepEqual(intent('--from', 'Base', '--by', 'Ada'), { kind: 'restart', from: 'Base', by: 'Ada' });
+  assert.deepEqual(intent('--from', 'RSR-2', '--fork', '--set', 'rpr.epochs=3', '--seed', '7'), {
+    kind: 'fork',
+    from: 'RSR-2',
+    changes: { rpr: { epochs: 3 }, seed: 7 },
+  });
+  assert.equal(intent('--help'), 'help');
+});
+
+it('resume refuses a changed configuration without a fork, and says what it expected', () => {
+  const cases: [string[], RegExp][] = [
+    [['run-1', '--from', 'rpr-1', '--set', 'rpr.epochs=3'], /^--set: .*add --fork/],
+    [['run-1', '--seed', '2'], /^--seed: .*add --fork/],
+    [['run-1', '--fork'], /--fork needs --from STAGE/],
+    [['run-1', '--from', 'rps-1'], /--from is "rps-1"; expected base, rsr-1/],
+    [[], /expected one run, got none/],
+    [['a', 'b'], /expected one run, got a b/],
+    [['run-1', '--form', 'rpr-1'], /--form/],
+  ];
+  for (const [args, message] of cases)
+    assert.throws(
+      () => parseResumeOptions(args),
+      (error: unknown) => error instanceof UserError && message.test(error.message),
+      args.join(' '),
+    );
 });
