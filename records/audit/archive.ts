@@ -70,7 +70,7 @@ export async function openArchive(target: string): Promise<AuditSource> {
     if (packed) await rm(folder, { recursive: true, force: true });
   };
   try {
-    const strangers = packed ? await unpack(target, folder) : [];
+    const strangers = packed ? await unpackArchive(target, folder) : [];
     return await read(folder, target, strangers, close);
   } catch (error) {
     await close();
@@ -78,8 +78,11 @@ export async function openArchive(target: string): Promise<AuditSource> {
   }
 }
 
-/** Returns the names of entries that do not belong into an archive; they are not written. */
-async function unpack(file: string, folder: string): Promise<string[]> {
+/**
+ * Returns the names of entries that do not belong into an archive; they are not written. Throws UserError where the file is no
+ * gzipped tar, or was cut off.
+ */
+export async function unpackArchive(file: string, folder: string): Promise<string[]> {
   const strangers: string[] = [];
   const extraction = extract();
   extraction.on('entry', ({ name, type }, stream, next) => {
@@ -119,7 +122,7 @@ async function read(folder: string, target: string, strangers: readonly string[]
     const found = createHash('sha256')
       .update(await readFile(path.join(folder, name)))
       .digest('hex');
-    if (found !== expected) problems.push({ place: name, expected: `SHA-256 ${expected} as the manifest says`, found: found });
+    if (found !== expected) problems.push({ place: name, expected: `SHA-256 ${expected} as the manifest says`, found: `SHA-256 ${found}` });
   }
   for (const name of names) problems.push({ place: name, expected: 'no such member: the manifest does not list it', found: 'a file' });
 

@@ -23,6 +23,8 @@ export async function checkArtifacts(context: AuditContext): Promise<Map<string,
     const what = `${named.kind} artifact ${named.sha256}`;
     const stage = named.stage;
     if (read instanceof NotInArchive) {
+      // Its bytes are those of a member of its own, or of the beginning of one: the check of the histories compares the hash.
+      if (named.kind === 'history') return;
       findings.missing('artifacts', what, read.message);
       return;
     }
