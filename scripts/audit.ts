@@ -9,6 +9,7 @@ import pc from 'picocolors';
 import { UserError } from '../environment/errors.ts';
 import { auditSource, episodesOf } from '../records/audit/audit.ts';
 import { isArchive, openArchive } from '../records/audit/archive.ts';
+import { auditPage } from '../records/audit/html.ts';
 import { auditText, episodeText } from '../records/audit/text.ts';
 import { openRun } from './audit/open-run.ts';
 
@@ -52,6 +53,14 @@ async function main(): Promise<number> {
         );
       process.stdout.write(episodeText(found));
     } else process.stdout.write(auditText(audit));
+    if (values.html !== undefined) {
+      const episodes = await episodesOf(
+        context,
+        audit.dropped.map(({ episodeId }) => episodeId),
+      );
+      await write(values.html, auditPage(audit, episodes));
+      tell(`Page: ${path.resolve(values.html)}`);
+    }
     if (values['result-file'] !== undefined) await write(values['result-file'], `${JSON.stringify(audit, null, 2)}\n`);
     return audit.sound ? 0 : 1;
   } finally {
