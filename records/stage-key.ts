@@ -9,7 +9,7 @@ import { canonicalHash } from './canonical-json.ts';
 
 /**
  * The settings that decide a stage's outcome, and no others: lists per round are resolved, the constants of the other reward, how many
- * chunks are open at once, and what only chooses tasks (the inputs have them) are left out. docs/durability.md lists them.
+ * chunks are open at once, and what only chooses tasks (the inputs have them) are left out. docs/resume.md lists them.
  */
 export function stageSettings(config: RunConfig, kind: StageKind, round: number): unknown {
   const { seed, sandbox, adoption } = config;

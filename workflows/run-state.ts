@@ -7,6 +7,7 @@ import type { RunConfig } from './config.ts';
 import type { ProgressSignal, RunProgress, StageName, StageResult } from './contract.ts';
 import { PauseGate } from './control.ts';
 import { runDetails } from './details.ts';
+import { markdownTable } from './table.ts';
 import { approveStage, attributes, pause, progress, progressSignal, resume } from './messages.ts';
 import type { ApproveStage } from './messages.ts';
 
@@ -88,13 +89,14 @@ export class RunState {
     this.#refresh();
   }
 
+  /** Gives the run's table as Markdown. */
   finish(): string {
     this.#statusBelow = 'finished';
     this.#shown.activity = 'done';
     delete this.#shown.count;
     delete this.#shown.loss;
     this.#refresh();
-    return runDetails(this.#shown);
+    return markdownTable(this.#shown.stages);
   }
 
   /** Last words of a run that fails or is cancelled, for the list of workflows. */
