@@ -9,9 +9,11 @@ import path from 'node:path';
 import { parseArgs } from 'node:util';
 import { UserError } from '../environment/errors.ts';
 import { TemporalServer } from '../tests/temporal.ts';
+import type { TrainingRunInput } from '../workflows/contract.ts';
 import { batchCost, BenchWorker, runCost } from './bench/orchestration.ts';
 import type { BatchCost, RunCost, Size } from './bench/orchestration.ts';
 import { runOverhead } from './bench/overhead.ts';
+import type { MemorySample } from './bench/worker.ts';
 
 /** Of one execution: a fresh worker has to replay it within a workflow task, and the server suggests to continue as new at about this. */
 const MAX_EVENTS = 4_000;
@@ -20,7 +22,7 @@ const MAX_BYTES = 4 * 1024 * 1024;
 const HELP = `npm run bench:orchestration [-- options]
 
   --episodes LIST      sizes of the batches (default: 100,1000,10000)
-  --profile NAME       whole run of that shape: quick (default), full or smoke
+  --input JSON         input of the whole run that is measured (default: {"profile":"quick"})
   --result-file F      write the figures as JSON
   --run ARCHIVE        instead: overhead of a real run, from its exported histories
 `;
@@ -28,7 +30,7 @@ const HELP = `npm run bench:orchestration [-- options]
 const { values } = parseArgs({
   options: {
     episodes: { type: 'string', default: '100,1000,10000' },
-    profile: { type: 'string', default: 'quick' },
+    input: { type: 'string', default: '{"profile":"quick"}' },
     'result-file': { type: 'string' },
     run: { type: 'string' },
     help: { type: 'boolean', default: false },
@@ -42,9 +44,7 @@ async function bench(): Promise<void> {
   const sizes = values.episodes.split(',').map(Number);
   if (!sizes.every((size) => Number.isInteger(size) && size > 0))
     throw new UserError(`--episodes: got ${values.episodes}, expected numbers of episodes such as 100,1000`);
-  const profile = values.profile;
-  if (profile !== 'smoke' && profile !== 'quick' && profile !== 'full')
-    throw new UserError(`--profile: got ${profile}, expected quick, full or smoke`);
+  const input = JSON.parse(values.input) as TrainingRunInput;
   const folder = await mkdtemp(path.join(tmpdir(), 'terminal-rsi-bench-'));
   const server = await TemporalServer.start({ database: path.join(folder, 'temporal.db') });
   const batches: BatchCost[] = [];
@@ -55,13 +55,13 @@ async function bench(): Promise<void> {
     // What a first workflow costs once, loading the code for example, is no cost of an episode.
     await batchCost(server, 32);
     for (const size of sizes) batches.push(await batchCost(server, size));
-    run = await runCost(server, profile);
+    run = await runCost(server, input);
   } finally {
     await worker?.stop();
     await server.stop();
     await rm(folder, { recursive: true, force: true });
   }
-  const memory = worker.everyThousand();
+  const memory = worker.memory;
   process.stdout.write(report(batches, run) + memoryTable(memory));
   const largest = [...batches, run.total];
   const events = Math.max(...largest.map((size) => size.largestEvents));
@@ -90,7 +90,7 @@ function report(batches: readonly BatchCost[], run: RunCost): string {
     'One batch of episodes, chunks of 32, four in flight:\n',
     table(['episodes', 'executions', 'events', 'events/episode', 'bytes/episode', 'ms/episode', 's', ...heads.slice(3)], rows),
     growth(batches),
-    `A run of the shape of \`${run.profile}\`, ${run.episodes} episodes, ${run.seconds.toFixed(0)} s, ${((1000 * run.seconds) / run.episodes).toFixed(2)} ms/episode:\n`,
+    `A run of the shape of \`${JSON.stringify(run.input)}\`, ${run.episodes} episodes, ${run.seconds.toFixed(0)} s, ${((1000 * run.seconds) / run.episodes).toFixed(2)} ms/episode:\n`,
     table(['workflow', ...heads], Object.entries({ ...run.byWorkflow, all: run.total }).map(sizeRow)),
     table(['stage', ...heads], Object.entries(run.byStage).map(sizeRow)),
   ].join('\n');
@@ -107,15 +107,15 @@ function growth(batches: readonly BatchCost[]): string {
   );
 }
 
-function memoryTable(memory: readonly { episodes: number; rssBytes: number }[]): string {
-  const rows = memory.map(({ episodes, rssBytes }) => [episodes, (rssBytes / 2 ** 20).toFixed(0)]);
-  return `\nResident memory of the worker, first sample of each thousand episodes:\n\n${table(['episodes', 'MiB'], rows)}`;
+function memoryTable(memory: readonly MemorySample[]): string {
+  const rows = memory.map(({ episodes, rssBytes }) => [episodes, mebibytes(rssBytes, 0)]);
+  return `\nResident memory of the worker after each thousand episodes:\n\n${table(['episodes', 'MiB'], rows)}`;
 }
 
 function table(head: readonly string[], rows: readonly (readonly (string | number)[])[]): string {
   const line = (cells: readonly (string | number)[]): string => `| ${cells.join(' | ')} |`;
   return `${[line(head), line(head.map(() => '---:')), ...rows.map(line)].join('\n')}\n`;
 }
-function mebibytes(bytes: number): string {
-  return (bytes / 2 ** 20).toFixed(2);
+function mebibytes(bytes: number, digits = 2): string {
+  return (bytes / 2 ** 20).toFixed(digits);
 }

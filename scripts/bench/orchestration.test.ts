@@ -31,7 +31,7 @@ it('an episode costs less than one event of its batch, and no history comes near
 });
 
 it('a smoke run is counted by workflow and by stage', async () => {
-  const { byWorkflow, byStage, total } = await runCost(server, 'smoke');
+  const { byWorkflow, byStage, total } = await runCost(server, { profile: 'smoke' });
   assert.deepEqual(Object.keys(byWorkflow).sort(), ['episodeBatch', 'evaluation', 'rprStage', 'rsrStage', 'trainingRun']);
   assert.deepEqual(Object.keys(byStage).sort(), ['BASE', 'RPR-1', 'RSR-1', 'trainingRun']);
   for (const parts of [byWorkflow, byStage]) {

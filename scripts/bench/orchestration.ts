@@ -9,17 +9,12 @@ import { repoRoot } from '../../records/paths.ts';
 import type { TemporalServer } from '../../tests/temporal.ts';
 import { artifact, tasks } from '../../tests/recorded-activities.ts';
 import { TASK_QUEUE } from '../../workflows/contract.ts';
-import type { EpisodeBatchInput } from '../../workflows/contract.ts';
-import type { RunConfig } from '../../workflows/config.ts';
+import type { EpisodeBatchInput, TrainingRunInput } from '../../workflows/contract.ts';
 import type { episodeBatch } from '../../workflows/episodes.ts';
 import { profiles, signalsPerBatch } from '../../workflows/profiles.ts';
 import type { trainingRun } from '../../workflows/training-run.ts';
-import type { WorkerMessage } from './worker.ts';
+import type { MemorySample, WorkerMessage } from './worker.ts';
 
-export interface MemorySample {
-  readonly episodes: number;
-  readonly rssBytes: number;
-}
 /** A history's size as the server counts it, which is what its limits are about. */
 export interface Size {
   readonly executions: number;
@@ -37,7 +32,7 @@ export interface BatchCost extends Size {
   readonly millisecondsPerEpisode: number;
 }
 export interface RunCost {
-  readonly profile: string;
+  readonly input: TrainingRunInput;
   readonly episodes: number;
   readonly seconds: number;
   readonly total: Size;
@@ -48,6 +43,7 @@ export interface RunCost {
 
 /** A worker in a process of its own, so that its memory is nobody else's. */
 export class BenchWorker {
+  /** One sample for each thousand episodes. */
   readonly memory: MemorySample[] = [];
   readonly #child: ChildProcess;
   private constructor(child: ChildProcess) {
@@ -64,13 +60,6 @@ export class BenchWorker {
     await Promise.race([once(child, 'message'), ended]);
     ended.catch(() => undefined);
     return worker;
-  }
-  /** First sample of each thousand episodes. */
-  everyThousand(): MemorySample[] {
-    return this.memory.filter(({ episodes }, index) => {
-      const before = this.memory[index - 1]?.episodes ?? -1;
-      return Math.floor(episodes / 1000) > Math.floor(before / 1000);
-    });
   }
   async stop(): Promise<void> {
     this.#child.disconnect();
@@ -110,12 +99,12 @@ export async function batchCost(server: TemporalServer, episodes: number): Promi
 }
 const SAMPLES = 20;
 
-/** A whole run with the numbers of tasks, samples, chunks and iterations of a profile. */
-export async function runCost(server: TemporalServer, profile: RunConfig['profile']): Promise<RunCost> {
+/** A whole run with the built-in tasks and the numbers of samples, chunks and iterations that the input asks for. */
+export async function runCost(server: TemporalServer, input: TrainingRunInput): Promise<RunCost> {
   const { client } = server;
-  const workflowId = `${profile}-run`;
+  const workflowId = 'whole-run';
   const started = performance.now();
-  const handle = await client.workflow.start<typeof trainingRun>('trainingRun', { taskQueue: TASK_QUEUE, workflowId, args: [{ profile }] });
+  const handle = await client.workflow.start<typeof trainingRun>('trainingRun', { taskQueue: TASK_QUEUE, workflowId, args: [input] });
   const { stages } = await handle.result();
   const seconds = (performance.now() - started) / 1000;
   const histories = await fetchTree(client, { workflowId, runId: handle.firstExecutionRunId });
@@ -126,7 +115,7 @@ export async function runCost(server: TemporalServer, profile: RunConfig['profil
     return Object.fromEntries(await Promise.all(entries));
   };
   return {
-    ...{ profile, seconds, episodes: stages.reduce((sum, { counts, evaluation }) => sum + counts.episodes + evaluation.episodes, 0) },
+    ...{ input, seconds, episodes: stages.reduce((sum, { counts, evaluation }) => sum + counts.episodes + evaluation.episodes, 0) },
     total: await sizeOf(server, histories),
     byWorkflow: await sizes(({ type }) => type),
     byStage: await sizes((history) => history.workflowId.split('/')[1]?.toUpperCase() ?? 'trainingRun'),

@@ -1,6 +1,6 @@
 /**
  * Process: a worker with the rollout worker's settings whose activities answer at once, so that all that is left is
- * orchestration. It tells its parent its resident memory with the number of episodes it has rolled out.
+ * orchestration. It tells its parent how much memory it holds after each thousand episodes.
  */
 import { NativeConnection, Worker } from '@temporalio/worker';
 import { listSuites, listTraining } from '../../suites/suites.ts';
@@ -9,13 +9,19 @@ import { quietRuntime, workflowBundle } from '../../tests/replay.ts';
 import { GPU_TASK_QUEUE, TASK_QUEUE } from '../../workflows/contract.ts';
 import type { PrepareRunInput, RolloutActivities } from '../../workflows/contract.ts';
 
-export type WorkerMessage = { readonly type: 'ready' } | { readonly type: 'memory'; readonly episodes: number; readonly rssBytes: number };
+export interface MemorySample {
+  readonly episodes: number;
+  /** Of the whole process: workflows run in a thread of their own. */
+  readonly rssBytes: number;
+}
+export type WorkerMessage = { readonly type: 'ready' } | ({ readonly type: 'memory' } & MemorySample);
 
 quietRuntime();
 const recorded = recordedActivities({
   // What was called is of no use here, and must not count as memory of the worker.
   before: async () => void (recorded.calls.length = 0),
 });
+const tell = (message: WorkerMessage): void => void (process.connected && process.send?.(message));
 let episodes = 0;
 const rollout: RolloutActivities = {
   ...recorded.rollout,
@@ -24,7 +30,9 @@ const rollout: RolloutActivities = {
     return { ...(await recorded.rollout.prepareRun(input)), suites: listSuites(), training: listTraining() };
   },
   async rollout(input) {
+    const before = episodes;
     episodes += input.episodes.length;
+    if (Math.floor(before / 1000) < Math.floor(episodes / 1000)) tell({ type: 'memory', episodes, rssBytes: process.memoryUsage.rss() });
     return await recorded.rollout.rollout(input);
   },
 };
@@ -45,13 +53,10 @@ const gpuWorker = await Worker.create({
   activities: recorded.gpu,
   maxConcurrentActivityTaskExecutions: 1,
 });
-const tell = (message: WorkerMessage): void => void (process.connected && process.send?.(message));
-const timer = setInterval(() => tell({ type: 'memory', episodes, rssBytes: process.memoryUsage.rss() }), 250);
 process.on('disconnect', () => {
   worker.shutdown();
   gpuWorker.shutdown();
 });
 tell({ type: 'ready' });
 await Promise.all([worker.run(), gpuWorker.run()]);
-clearInterval(timer);
 await connection.close();
