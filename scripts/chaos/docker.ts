@@ -1,5 +1,5 @@
 /** A Docker daemon of the chaos command's own, with its own socket and folders, so that nobody else's containers are disturbed. */
-import { spawn, type ChildProcess } from 'node:child_process';
+import { execFileSync, spawn, type ChildProcess } from 'node:child_process';
 import { once } from 'node:events';
 import { closeSync, openSync } from 'node:fs';
 import { mkdir } from 'node:fs/promises';
@@ -10,6 +10,8 @@ import { InfrastructureError } from '../../environment/errors.ts';
 
 const UP_MS = 60_000;
 const END_MS = 20_000;
+const STARTS = 3;
+const PAUSE_MS = 500;
 
 export class DockerDaemon {
   readonly #folder: string;
@@ -67,14 +69,24 @@ export class DockerDaemon {
     }
   }
 
-  /** Kills it and starts it again on the same folder. */
+  /**
+   * Kills it and starts it again on the same folder, more than once if need be, as a service manager would: it waits in vain for
+   * a containerd of before that is only just dying.
+   */
   async restart(): Promise<void> {
     const child = this.#process;
     if (child && child.exitCode === null && child.signalCode === null) {
       child.kill('SIGKILL');
       await once(child, 'exit');
     }
-    await this.#up();
+    for (let left = STARTS - 1; ; left--) {
+      await sleep(PAUSE_MS);
+      try {
+        return await this.#up();
+      } catch (error) {
+        if (left === 0) throw error;
+      }
+    }
   }
 
   /** SIGTERM, which removes its containers' mounts; SIGKILL after 20 s. */
@@ -85,5 +97,17 @@ export class DockerDaemon {
     child.kill('SIGTERM');
     await Promise.race([once(child, 'exit'), sleep(END_MS, undefined, { ref: false })]);
     child.kill('SIGKILL');
+    this.#unmount();
+  }
+
+  /** One that was killed leaves its own folder mounted on itself, once for each time. */
+  #unmount(): void {
+    for (;;) {
+      try {
+        execFileSync('umount', ['--lazy', path.join(this.#folder, 'lib')], { stdio: 'ignore' });
+      } catch {
+        return;
+      }
+    }
   }
 }
