@@ -24,7 +24,7 @@ export interface ActivityOutcome {
 }
 
 /** Their results name the run, its folders or the code: nothing that training went on from. */
-const NAMES_THE_RUN: ReadonlySet<string> = new Set(['prepareRun', 'recordStage', 'report', 'sweep']);
+const NAMES_THE_RUN: ReadonlySet<string> = new Set(['prepareRun', 'recordStage', 'closeRun', 'report', 'sweep']);
 
 /** Activities of the workflow and of all its children that completed, in the order of their ends. */
 export async function activityOutcomes(client: Client, execution: { workflowId: string; runId: string }): Promise<ActivityOutcome[]> {
