@@ -172,7 +172,7 @@ describe('a run in the Temporal UI', { skip }, () => {
       .waitFor();
     await ui.timelineRow(/reward • RPR-1 · ppo-1 · reward \w+ · train\/[\w-]+ … \(4 tasks, 8 episodes\)/).waitFor();
     await ui.timelineRow(/jointPpo • RPR-1 · PPO iteration 1 of 1 · train\/[\w-]+ … \(4 tasks, 8 episodes\)/).waitFor();
-    await pictures.take('ui-timeline', { height: 560, below: ui.main.getByRole('heading', { name: 'Timeline' }) });
+    await pictures.take('ui-timeline', { height: 560, from: ui.main.getByRole('heading', { name: 'Timeline' }) });
   });
 });
 

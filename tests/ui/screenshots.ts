@@ -11,15 +11,22 @@ export class Screenshots {
     this.#page = page;
   }
 
-  /** Writes docs/images/<name>.png: the whole width of the page, `height` pixels from its top, or from `below` its header. */
-  async take(name: string, { height, below }: { readonly height: number; readonly below?: Locator }): Promise<void> {
+  /**
+   * Writes docs/images/<name>.png: the whole width of the page, `height` pixels from its top; with `from`, only what comes from
+   * that element on, with the page made `height` pixels taller for it.
+   */
+  async take(name: string, { height, from }: { readonly height: number; readonly from?: Locator }): Promise<void> {
     if (!this.#wanted) return;
     const before = this.#page.viewportSize() ?? { width: 1440, height: 900 };
-    await this.#page.setViewportSize({ ...before, height });
-    // As text, because this project's types know no document. A click may have scrolled the page.
-    if (below) await below.evaluate("node => { node.style.scrollMarginTop = '64px'; node.scrollIntoView(); }");
-    else await this.#page.evaluate("document.querySelector('#content')?.scrollTo(0, 0)");
-    await this.#page.screenshot({ path: path.join(repoRoot, 'docs', 'images', `${name}.png`), animations: 'disabled' });
+    await this.#page.setViewportSize({ ...before, height: from ? before.height + height : height });
+    // A click may have scrolled the page. As text, because this project's types know no document.
+    await this.#page.evaluate("document.querySelector('#content')?.scrollTo(0, 0)");
+    const start = await from?.boundingBox();
+    await this.#page.screenshot({
+      path: path.join(repoRoot, 'docs', 'images', `${name}.png`),
+      animations: 'disabled',
+      ...(start ? { clip: { x: start.x - 24, y: start.y - 24, width: before.width - start.x + 24, height } } : {}),
+    });
     await this.#page.setViewportSize(before);
   }
 }
