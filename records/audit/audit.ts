@@ -105,13 +105,14 @@ export async function auditSource(
   progress(CHECKS.artifacts);
   const sizes = await checkArtifacts(context);
   progress(CHECKS.lineage);
-  await checkLineage(context);
+  await context.attempt('lineage', 'ledger', () => checkLineage(context));
   for (const record of context.stages) {
     progress(`${record.content.stage}: episodes, evaluation, decision, rewards`);
-    await checkEpisodes(context, record);
-    await checkEvaluation(context, record);
-    await checkDecision(context, record);
-    await checkRewards(context, record);
+    const place = context.place(record);
+    await context.attempt('counts', place, () => checkEpisodes(context, record));
+    await context.attempt('evaluation', place, () => checkEvaluation(context, record));
+    await context.attempt('decisions', place, () => checkDecision(context, record));
+    await context.attempt('rewards', place, () => checkRewards(context, record));
   }
   progress(CHECKS.histories);
   await checkHistories(context);
@@ -123,8 +124,10 @@ export async function auditSource(
     await checkReplay(findings, covered, (id) => context.stageOf(id));
   }
   const dropped: DroppedEpisode[] = [];
-  for (const record of context.stages) dropped.push(...(await droppedEpisodes(context, record)));
+  for (const record of context.stages)
+    dropped.push(...((await context.attempt('counts', `drops of ${record.content.stage}`, () => droppedEpisodes(context, record))) ?? []));
   const rewards = await rewardFigures(context);
+  const timeline = await context.attempt('histories', 'timeline', async () => timelineOf(context));
   const order = Object.keys(CHECKS) as CheckName[];
   const problems = findings.problems.toSorted((a, b) => order.indexOf(a.check) - order.indexOf(b.check));
   const last = context.records.at(-1);
@@ -146,7 +149,7 @@ export async function auditSource(
         : [],
     ),
     stages: context.stages.map((record) => auditedStage(record, sizes)),
-    timeline: timelineOf(context),
+    timeline,
     ...{ dropped, rewards },
   };
   return { audit, context };

@@ -3,7 +3,7 @@ import { sourceHash } from '../../activities/code-version.ts';
 import type { StageResult } from '../../workflows/contract.ts';
 import { ArtifactError } from '../artifacts.ts';
 import { activityTraces, childrenOf, continuedAs, payloadValue } from '../history.ts';
-import type { ActivityTrace } from '../history.ts';
+import type { ActivityTrace, Payload } from '../history.ts';
 import { effectiveStages } from '../ledger.ts';
 import type { LedgerRecord } from '../ledger.ts';
 import type { StageRecord } from '../lineage.ts';
@@ -101,11 +101,25 @@ export class AuditContext {
   calls(history: SourcedHistory, ...types: readonly string[]): Call[] {
     return activityTraces(history)
       .filter(({ type }) => types.length === 0 || types.includes(type))
-      .map((trace) => ({
-        ...{ history, trace, place: `${history.place}, event ${trace.eventId} (${trace.type})` },
-        input: trace.input && payloadValue(trace.input),
-        result: trace.result && payloadValue(trace.result),
-      }));
+      .map((trace) => {
+        const place = `${history.place}, event ${trace.eventId} (${trace.type})`;
+        return {
+          history,
+          trace,
+          place,
+          input: this.#value(trace.input, `${place}, input`),
+          result: this.#value(trace.result, `${place}, result`),
+        };
+      });
+  }
+  /** undefined for a payload that cannot be read any more. */
+  #value(given: Payload | undefined, place: string): unknown {
+    try {
+      return given && payloadValue(given);
+    } catch (error) {
+      this.findings.problem('events', place, 'a value in JSON', error instanceof Error ? error.message : String(error));
+      return undefined;
+    }
   }
   /** `RSR-1` for `<run>/rsr-1/rollout`; undefined for the training run itself. */
   stageOf(workflowId: string): string | undefined {

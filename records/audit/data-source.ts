@@ -26,7 +26,8 @@ export async function openDataFolder(data: string, run: string, client: Client |
   for (const stored of storedHistories(records)) {
     if (histories.has(stored.runId)) continue;
     const { sha256 } = stored.artifact;
-    const history = parsed(stored, await optional(readFile(blobPath(sha256), 'utf8')), blobPath(sha256));
+    const place = `${stored.workflowId} (run ${stored.runId}, as stored in the ledger)`;
+    const history = parsed(stored, await optional(readFile(blobPath(sha256), 'utf8')), place);
     if (!history) continue;
     histories.set(stored.runId, history);
     if (typeof client !== 'string')

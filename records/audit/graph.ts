@@ -50,17 +50,25 @@ const SUMMARIES = ['recordStage', 'report', 'closeRun'];
 
 export function namedInHistory(history: WorkflowHistory & { readonly place: string }, stage: string | undefined): Named[] {
   const named: Named[] = [];
-  const add = (place: string, value: unknown): void => {
+  const add = (place: string, read: () => unknown): void => {
+    let value: unknown;
+    try {
+      value = read();
+    } catch {
+      // The comparison of the events tells of a payload that cannot be read.
+      return;
+    }
     for (const { path, ref } of refsIn(value))
       named.push({ ...pick(ref), by: `${place}, ${path}`, ...(stage === undefined ? {} : { stage }) });
   };
-  add(`${history.place}, input`, inputOf(history));
+  add(`${history.place}, input`, () => inputOf(history));
   for (const trace of activityTraces(history)) {
     const place = `${history.place}, event ${trace.eventId} (${trace.type})`;
-    if (trace.input && !SUMMARIES.includes(trace.type)) add(`${place}, input`, payloadValue(trace.input));
-    if (trace.result) add(`${place}, result`, payloadValue(trace.result));
+    const { input, result } = trace;
+    if (input && !SUMMARIES.includes(trace.type)) add(`${place}, input`, () => payloadValue(input));
+    if (result) add(`${place}, result`, () => payloadValue(result));
   }
-  add(`${history.place}, result`, resultOf(history));
+  add(`${history.place}, result`, () => resultOf(history));
   return named;
 }
 
