@@ -80,8 +80,8 @@ export async function batchCost(server: TemporalServer, episodes: number): Promi
   const input: EpisodeBatchInput = {
     ...{ key: { runKey: running.firstExecutionRunId, stage: 'RSR-1', purpose: 'rollout' }, root, runSeed: 1 },
     ...{ policy: artifact('policy', 'base'), sandbox: 'embedded', temperature: 1, rollout: config.rollout },
-    // As many tasks as are trained on, or fewer.
-    groups: [{ tasks: tasks('train', Math.ceil(episodes / SAMPLES)), harness: 'shell', samples: SAMPLES }],
+    // The same tasks for every size: what grows is the number of their samples.
+    groups: [{ tasks: tasks('train', Math.min(episodes, TASKS)), harness: 'shell', samples: Math.ceil(episodes / TASKS) }],
     signals: signalsPerBatch(config),
   };
   const started = performance.now();
@@ -97,7 +97,7 @@ export async function batchCost(server: TemporalServer, episodes: number): Promi
     millisecondsPerEpisode: (1000 * seconds) / counts.episodes,
   };
 }
-const SAMPLES = 20;
+const TASKS = 100;
 
 /** A whole run with the built-in tasks and the numbers of samples, chunks and iterations that the input asks for. */
 export async function runCost(server: TemporalServer, input: TrainingRunInput): Promise<RunCost> {
