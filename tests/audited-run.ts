@@ -1,8 +1,5 @@
 /** One small real run, made once per test file, as an unpacked archive: real worker processes, trainer, sandboxes, every activity. */
-import { once } from 'node:events';
 import { mkdir, mkdtemp, rm } from 'node:fs/promises';
-import { createServer } from 'node:net';
-import type { AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { openDataFolder } from '../records/audit/data-source.ts';
@@ -14,6 +11,7 @@ import { approveStage, pause, resume } from '../workflows/messages.ts';
 import type { trainingRun } from '../workflows/training-run.ts';
 import { TemporalServer } from './temporal.ts';
 import { WorkerProcesses } from './worker-processes.ts';
+import { freePort } from './free-port.ts';
 
 /** The smoke profile with the fewest tasks that still give every stage something to do. */
 const INPUT: TrainingRunInput = {
@@ -71,13 +69,4 @@ export async function makeAuditedRun(): Promise<AuditedRun> {
   } finally {
     await server.stop();
   }
-}
-
-async function freePort(): Promise<number> {
-  const probe = createServer().listen(0, '127.0.0.1');
-  await once(probe, 'listening');
-  const { port } = probe.address() as AddressInfo;
-  probe.close();
-  await once(probe, 'close');
-  return port;
 }

@@ -5,8 +5,6 @@
 import { spawn } from 'node:child_process';
 import type { ChildProcess } from 'node:child_process';
 import { once } from 'node:events';
-import { createServer } from 'node:net';
-import type { AddressInfo } from 'node:net';
 import path from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Client, Connection } from '@temporalio/client';
@@ -15,6 +13,7 @@ import { repoRoot } from '../records/paths.ts';
 import { GPU_TASK_QUEUE, SEARCH_ATTRIBUTES, TASK_QUEUE } from '../workflows/contract.ts';
 import type { GpuActivities, RolloutActivities } from '../workflows/contract.ts';
 import { fetchHistories, quietRuntime, replayHistories, workflowBundle } from './replay.ts';
+import { freePort } from './free-port.ts';
 
 export interface ServerOptions {
   /** With the Web UI. */
@@ -123,14 +122,4 @@ export async function withWorkers<T>(
   const worker = await Worker.create({ connection, taskQueue: TASK_QUEUE, workflowBundle: await workflowBundle(), activities: rollout });
   const gpuWorker = await Worker.create({ connection, taskQueue: GPU_TASK_QUEUE, activities: gpu });
   return await worker.runUntil(gpuWorker.runUntil(during));
-}
-
-/** A TCP port of the loopback interface that is free now. */
-export async function freePort(): Promise<number> {
-  const probe = createServer().listen(0, '127.0.0.1');
-  await once(probe, 'listening');
-  const { port } = probe.address() as AddressInfo;
-  probe.close();
-  await once(probe, 'close');
-  return port;
 }

@@ -6,8 +6,6 @@ import { spawn } from 'node:child_process';
 import type { ChildProcess } from 'node:child_process';
 import { once } from 'node:events';
 import { mkdtemp, open, readFile, rm } from 'node:fs/promises';
-import { createServer } from 'node:net';
-import type { AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -26,6 +24,7 @@ import type { FineTuneActivityInput, RolloutInput } from '../workflows/contract.
 import { profiles } from '../workflows/profiles.ts';
 import type { fineTuneOnly, rolloutOnly } from './fixtures/one-activity.ts';
 import { TemporalServer } from './temporal.ts';
+import { freePort } from './free-port.ts';
 
 const DRIVER_QUEUE = 'driver';
 const VOCABULARY = 500;
@@ -199,13 +198,4 @@ function randomEpisodes(count: number): EpisodeTokens[] {
     const turnIds = tokens.map((_, position) => (position < 32 ? -1 : 0));
     return { episodeId: `e${index}`, tokens, turnIds, logprobs: tokens.map(() => 0) };
   });
-}
-
-async function freePort(): Promise<number> {
-  const probe = createServer().listen(0, '127.0.0.1');
-  await once(probe, 'listening');
-  const { port } = probe.address() as AddressInfo;
-  probe.close();
-  await once(probe, 'close');
-  return port;
 }

@@ -25,6 +25,7 @@ import { GPU_TASK_QUEUE, TASK_QUEUE } from '../workflows/contract.ts';
 import type { FineTuneActivityInput, RolloutInput, RolloutResult, VerifyInput } from '../workflows/contract.ts';
 import { profiles } from '../workflows/profiles.ts';
 import type { Health } from './health.ts';
+import { freePort } from '../tests/free-port.ts';
 
 let server: TemporalServer;
 let data: string;
@@ -38,15 +39,6 @@ after(async () => {
   await server.stop();
   await rm(data, { recursive: true, force: true });
 });
-
-async function freePort(): Promise<number> {
-  const probe = createServer().listen(0, '127.0.0.1');
-  await once(probe, 'listening');
-  const { port } = probe.address() as AddressInfo;
-  probe.close();
-  await once(probe, 'close');
-  return port;
-}
 
 /** One worker with status and metrics on ports of its own. */
 class Observed {

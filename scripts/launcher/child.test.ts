@@ -1,25 +1,15 @@
 import assert from 'node:assert/strict';
-import { once } from 'node:events';
 import { mkdtemp, readFile, rm } from 'node:fs/promises';
 import { createServer } from 'node:net';
-import type { AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { after, test } from 'node:test';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { SupervisedChild } from './child.ts';
+import { freePort } from '../../tests/free-port.ts';
 
 const directory = await mkdtemp(path.join(tmpdir(), 'terminal-rsi-child-'));
 after(() => rm(directory, { recursive: true, force: true }));
-
-async function freePort(): Promise<number> {
-  const probe = createServer().listen(0, '127.0.0.1');
-  await once(probe, 'listening');
-  const { port } = probe.address() as AddressInfo;
-  probe.close();
-  await once(probe, 'close');
-  return port;
-}
 
 /** A process that serves /health with `answer`, JavaScript of a request handler's body. */
 async function serve(
