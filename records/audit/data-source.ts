@@ -20,6 +20,7 @@ export async function openDataFolder(data: string, run: string, client: Client |
   const folder = path.join(data, 'artifacts');
   const blobPath = (sha256: string): string => path.join(folder, 'sha256', sha256.slice(0, 2), sha256);
   const notes: string[] = [];
+  const own = records.find((record) => record.kind === 'opened')?.observed.workflowId;
   const histories = new Map<string, SourcedHistory>();
   if (typeof client === 'string') notes.push(`No history comes from a Temporal server: ${client}. Those stored in the ledger are used.`);
   else for (const history of await fromServer(client, runKey, records, notes)) histories.set(history.runId, history);
@@ -30,7 +31,8 @@ export async function openDataFolder(data: string, run: string, client: Client |
     const history = parsed(stored, await optional(readFile(blobPath(sha256), 'utf8')), place);
     if (!history) continue;
     histories.set(stored.runId, history);
-    if (typeof client !== 'string')
+    // Those of a stage that was taken over are of another run, and were not asked for.
+    if (typeof client !== 'string' && own !== undefined && `${stored.workflowId}/`.startsWith(`${own}/`))
       notes.push(`${stored.workflowId} is not on the server any more: its history is the one stored in the ledger.`);
   }
   const report = path.join(data, 'runs', runKey, 'report');
