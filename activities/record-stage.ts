@@ -162,10 +162,12 @@ export async function closeRun({ store, data }: Dependencies, input: CloseRunInp
 
 function refuseOtherConfiguration(records: readonly LedgerRecord[], { config, runKey }: OpenStageInput): void {
   const opened = records.find((record) => record.kind === 'opened');
-  const now = canonicalHash(config);
-  if (opened && opened.content.configHash !== now) {
+  if (!opened) return;
+  // As read, with the defaults of fields that a newer version added: those are no change of the person's.
+  const [then, now] = [canonicalHash(opened.content.config), canonicalHash(config)];
+  if (then !== now) {
     throw new UserError(
-      `run ${runKey} was opened with configuration ${opened.content.configHash.slice(0, 12)}, and is asked to go on with ${now.slice(0, 12)}: ` +
+      `run ${runKey} was opened with configuration ${then.slice(0, 12)}, and is asked to go on with ${now.slice(0, 12)}: ` +
         'a changed configuration needs a run of its own (npm run resume -- RUN --from STAGE --fork)',
     );
   }

@@ -6,8 +6,7 @@ import { duration, LiveTable, liveLines, secondsLeft, statusLine, type LiveState
 
 const started = 1_000_000;
 const finished = (name: string): RunProgress['stages'][number] => ({
-  ...{ name, adopted: true,
-  reused: false, fourSuiteMean: 0.25, standardError: 0.01 },
+  ...{ name, adopted: true, reused: false, fourSuiteMean: 0.25, standardError: 0.01 },
   suites: [{ name: 'core', metric: 'strict', headline: true, scores: [0.25, 0.25, 0.25], mean: 0.25, standardError: 0 }],
 });
 const progress = (over: Partial<RunProgress>): RunProgress => ({
