@@ -324,7 +324,7 @@ describe('docker sandbox', { skip: docker?.skip ?? false }, () => {
     const labels = { runKey: `${testRunKey}-dead`, episodeId: 'e', purpose: 'rollout' } as const;
     const docker = new Docker();
     const leave = async (owner: object): Promise<string> => {
-      const options = { Image: task.environment.image, Cmd: ['sleep', '600'] };
+      const options = { Image: task.environment.image, Cmd: ['sleep', '600'], HostConfig: { NetworkMode: 'none' } };
       const Labels = { 'terminal-rsi.run': labels.runKey, 'terminal-rsi.owner': JSON.stringify(owner) };
       const container = await docker.createContainer({ ...options, Labels });
       await container.start();
