@@ -46,7 +46,8 @@ export class DockerDaemon {
       // The sandboxes have no network; without these two it needs no rights on the machine's own.
       ...['--bridge', 'none', '--iptables=false', '--containerd-namespace', 'terminal-rsi-chaos'],
     ];
-    const child = spawn('dockerd', args, { stdio: ['ignore', log, log], detached: true });
+    // In a network namespace of its own: a daemon without a bridge removes the machine's docker0, which others' containers use.
+    const child = spawn('unshare', ['--net', 'dockerd', ...args], { stdio: ['ignore', log, log], detached: true });
     closeSync(log);
     this.#process = child;
     let problem: string | undefined;
