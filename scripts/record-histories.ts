@@ -4,60 +4,91 @@
  *
  * Each scenario's histories go to tests/fixtures/histories/<version>/ when they have been cleared of what belongs to this
  * machine and replayed. A set that is there already is replaced.
+ *
+ * With `--run RUN --as NAME --shows TEXT` the histories of a real run of this data folder, or of an archive, are added to the set.
  */
 import { rm } from 'node:fs/promises';
 import { createRequire } from 'node:module';
 import { parseArgs } from 'node:util';
 import { UserError } from '../environment/errors.ts';
+import { isArchive, openArchive } from '../records/audit/archive.ts';
 import type { WorkflowHistory } from '../records/history.ts';
 import { recordedActivities } from '../tests/recorded-activities.ts';
-import { readScenario, versionFolder, writeIndex, writeScenario } from '../tests/recorded-histories.ts';
+import { readIndex, readScenario, versionFolder, writeIndex, writeScenario } from '../tests/recorded-histories.ts';
 import type { HistoryIndex } from '../tests/recorded-histories.ts';
 import { fetchHistories, replayHistories, workflowBundle } from '../tests/replay.ts';
 import { TemporalServer } from '../tests/temporal.ts';
 import { stampText } from '../workers/bundle.ts';
 import type { StageResult } from '../workflows/contract.ts';
 import * as workflows from '../workflows/index.ts';
+import { openRun } from './audit/open-run.ts';
 import { driveRun } from './record-histories/driven-run.ts';
 import { neutral } from './record-histories/neutral.ts';
 import { scenarios } from './record-histories/scenarios.ts';
 
 const { version: current } = createRequire(import.meta.url)('../package.json') as { version: string };
-const { values } = parseArgs({ options: { version: { type: 'string', default: current } } });
-const { version } = values;
+const { values } = parseArgs({
+  options: { version: { type: 'string', default: current }, run: { type: 'string' }, as: { type: 'string' }, shows: { type: 'string' } },
+});
+const { version, run, as, shows: told } = values;
 if (!/^\d+\.\d+\.\d+(-[\w.]+)?$/.test(version)) throw new UserError(`--version: got ${version}, expected one such as ${current}`);
+if (run === undefined) await recordScenarios();
+else if (as !== undefined && /^[a-z0-9-]+$/.test(as) && told !== undefined) await addRun(run, as, told);
+else throw new UserError(`--run needs --as with a name in small letters and --shows with what the run went through; got ${as} and ${told}`);
 
-const stamp = stampText((await workflowBundle()).stamp);
-await rm(versionFolder(version), { recursive: true, force: true });
-const listed: HistoryIndex['scenarios'][number][] = [];
-const all: WorkflowHistory[] = [];
-const finishedOf = new Map<string, Record<string, StageResult>>();
-const server = await TemporalServer.start();
-try {
-  for (const scenario of scenarios) {
-    const { name, shows, ends, reuses } = scenario;
-    const found = Object.entries(finishedOf.get(reuses?.scenario ?? '') ?? {}).filter(([stage]) => reuses?.stages.includes(stage));
-    const finished = Object.fromEntries(found);
-    finishedOf.set(name, finished);
-    const ended = await driveRun(server, scenario, finished);
-    if (ended !== ends) throw new Error(`scenario ${name} ended as ${ended}, expected ${ends}`);
-    const own = await fetchHistories(server.client, name);
-    await writeScenario(version, name, own.map(neutral));
-    await replayHistories(await readScenario(version, name));
-    const events = own.reduce((sum, history) => sum + history.events.length, 0);
-    listed.push({ name, shows, ends, executions: own.length, events });
-    all.push(...own);
-    process.stdout.write(`${name}: ${own.length} executions, ${events} events\n`);
+async function recordScenarios(): Promise<void> {
+  const stamp = stampText((await workflowBundle()).stamp);
+  await rm(versionFolder(version), { recursive: true, force: true });
+  const listed: HistoryIndex['scenarios'][number][] = [];
+  const all: WorkflowHistory[] = [];
+  const finishedOf = new Map<string, Record<string, StageResult>>();
+  const server = await TemporalServer.start();
+  try {
+    for (const scenario of scenarios) {
+      const { name, shows, ends, reuses } = scenario;
+      const found = Object.entries(finishedOf.get(reuses?.scenario ?? '') ?? {}).filter(([stage]) => reuses?.stages.includes(stage));
+      const finished = Object.fromEntries(found);
+      finishedOf.set(name, finished);
+      const ended = await driveRun(server, scenario, finished);
+      if (ended !== ends) throw new Error(`scenario ${name} ended as ${ended}, expected ${ends}`);
+      const own = await fetchHistories(server.client, name);
+      await writeScenario(version, name, own.map(neutral));
+      await replayHistories(await readScenario(version, name));
+      const events = own.reduce((sum, history) => sum + history.events.length, 0);
+      listed.push({ name, shows, ends, executions: own.length, events });
+      all.push(...own);
+      process.stdout.write(`${name}: ${own.length} executions, ${events} events\n`);
+    }
+  } finally {
+    await server.stop();
   }
-} finally {
-  await server.stop();
+  requireAll('workflow', Object.keys(workflows), new Set(all.map(({ type }) => type)));
+  const { rollout, gpu } = recordedActivities();
+  const called = all.flatMap(({ events }) =>
+    events.flatMap((event) => event.activityTaskScheduledEventAttributes?.activityType.name ?? []),
+  );
+  requireAll('activity', [...Object.keys(rollout), ...Object.keys(gpu)], new Set(called));
+  await writeIndex({ version, bundle: stamp, scenarios: listed });
+  process.stdout.write(`${versionFolder(version)}: ${stamp}\n`);
 }
-requireAll('workflow', Object.keys(workflows), new Set(all.map(({ type }) => type)));
-const { rollout, gpu } = recordedActivities();
-const called = all.flatMap(({ events }) => events.flatMap((event) => event.activityTaskScheduledEventAttributes?.activityType.name ?? []));
-requireAll('activity', [...Object.keys(rollout), ...Object.keys(gpu)], new Set(called));
-await writeIndex({ version, bundle: stamp, scenarios: listed });
-process.stdout.write(`${versionFolder(version)}: ${stamp}\n`);
+
+async function addRun(target: string, name: string, shows: string): Promise<void> {
+  const index = readIndex(version);
+  const source = (await isArchive(target))
+    ? await openArchive(target)
+    : await openRun(target, (message) => process.stderr.write(`${message}\n`));
+  try {
+    const histories = source.histories.map(neutral);
+    await writeScenario(version, name, histories);
+    await replayHistories(await readScenario(version, name));
+    const events = histories.reduce((sum, history) => sum + history.events.length, 0);
+    const added = { name, shows, ends: 'completed', executions: histories.length, events };
+    await writeIndex({ ...index, scenarios: [...index.scenarios.filter((scenario) => scenario.name !== name), added] });
+    process.stdout.write(`${name}: ${histories.length} executions, ${events} events\n`);
+  } finally {
+    await source.close();
+  }
+}
 
 /** A scenario is missing where something is never run. */
 function requireAll(what: string, names: readonly string[], seen: ReadonlySet<string>): void {
