@@ -3,7 +3,7 @@
  * (docs/workflow-changes.md): real workflows on a real dev server; only the activities answer at once.
  *
  * Each scenario's histories go to tests/fixtures/histories/<version>/ when they have been cleared of what belongs to this
- * machine and replayed. A set that is there already is replaced.
+ * machine and replayed. A set that is there already is replaced; `--scenario NAME` adds one that the set lacks.
  *
  * With `--run RUN --as NAME --shows TEXT` the histories of a real run of this data folder, or of an archive, are added to the set.
  */
@@ -25,14 +25,22 @@ import { openRun } from './audit/open-run.ts';
 import { driveRun } from './record-histories/driven-run.ts';
 import { neutral } from './record-histories/neutral.ts';
 import { scenarios } from './record-histories/scenarios.ts';
+import type { Scenario } from './record-histories/scenarios.ts';
 
 const { version: current } = createRequire(import.meta.url)('../package.json') as { version: string };
 const { values } = parseArgs({
-  options: { version: { type: 'string', default: current }, run: { type: 'string' }, as: { type: 'string' }, shows: { type: 'string' } },
+  options: {
+    version: { type: 'string', default: current },
+    scenario: { type: 'string' },
+    run: { type: 'string' },
+    as: { type: 'string' },
+    shows: { type: 'string' },
+  },
 });
 const { version, run, as, shows: told } = values;
 if (!/^\d+\.\d+\.\d+(-[\w.]+)?$/.test(version)) throw new UserError(`--version: got ${version}, expected one such as ${current}`);
-if (run === undefined) await recordScenarios();
+if (values.scenario !== undefined) await addScenario(values.scenario);
+else if (run === undefined) await recordScenarios();
 else if (as !== undefined && /^[a-z0-9-]+$/.test(as) && told !== undefined) await addRun(run, as, told);
 else throw new UserError(`--run needs --as with a name in small letters and --shows with what the run went through; got ${as} and ${told}`);
 
@@ -49,15 +57,9 @@ async function recordScenarios(): Promise<void> {
       const found = Object.entries(finishedOf.get(reuses?.scenario ?? '') ?? {}).filter(([stage]) => reuses?.stages.includes(stage));
       const finished = Object.fromEntries(found);
       finishedOf.set(name, finished);
-      const ended = await driveRun(server, scenario, finished);
-      if (ended !== ends) throw new Error(`scenario ${name} ended as ${ended}, expected ${ends}`);
-      const own = await fetchHistories(server.client, name);
-      await writeScenario(version, name, own.map(neutral));
-      await replayHistories(await readScenario(version, name));
-      const events = own.reduce((sum, history) => sum + history.events.length, 0);
-      listed.push({ name, shows, ends, executions: own.length, events });
+      const own = await record(server, scenario, finished);
+      listed.push({ name, shows, ends, executions: own.length, events: eventsOf(own) });
       all.push(...own);
-      process.stdout.write(`${name}: ${own.length} executions, ${events} events\n`);
     }
   } finally {
     await server.stop();
@@ -72,22 +74,49 @@ async function recordScenarios(): Promise<void> {
   process.stdout.write(`${versionFolder(version)}: ${stamp}\n`);
 }
 
+async function addScenario(name: string): Promise<void> {
+  const scenario = scenarios.find((one) => one.name === name);
+  if (!scenario || scenario.reuses)
+    throw new UserError(`--scenario: got ${name}, expected the name of a scenario that reuses no other one`);
+  const server = await TemporalServer.start();
+  try {
+    const own = await record(server, scenario, {});
+    await addToIndex({ name, shows: scenario.shows, ends: scenario.ends, executions: own.length, events: eventsOf(own) });
+  } finally {
+    await server.stop();
+  }
+}
+
 async function addRun(target: string, name: string, shows: string): Promise<void> {
-  const index = readIndex(version);
   const source = (await isArchive(target))
     ? await openArchive(target)
     : await openRun(target, (message) => process.stderr.write(`${message}\n`));
   try {
-    const histories = source.histories.map(neutral);
-    await writeScenario(version, name, histories);
-    await replayHistories(await readScenario(version, name));
-    const events = histories.reduce((sum, history) => sum + history.events.length, 0);
-    const added = { name, shows, ends: 'completed', executions: histories.length, events };
-    await writeIndex({ ...index, scenarios: [...index.scenarios.filter((scenario) => scenario.name !== name), added] });
-    process.stdout.write(`${name}: ${histories.length} executions, ${events} events\n`);
+    await keep(name, source.histories);
+    await addToIndex({ name, shows, ends: 'completed', executions: source.histories.length, events: eventsOf(source.histories) });
   } finally {
     await source.close();
   }
+}
+
+async function record(server: TemporalServer, scenario: Scenario, finished: Record<string, StageResult>): Promise<WorkflowHistory[]> {
+  const ended = await driveRun(server, scenario, finished);
+  if (ended !== scenario.ends) throw new Error(`scenario ${scenario.name} ended as ${ended}, expected ${scenario.ends}`);
+  const own = await fetchHistories(server.client, scenario.name);
+  await keep(scenario.name, own);
+  return own;
+}
+async function keep(name: string, histories: readonly WorkflowHistory[]): Promise<void> {
+  await writeScenario(version, name, histories.map(neutral));
+  await replayHistories(await readScenario(version, name));
+  process.stdout.write(`${name}: ${histories.length} executions, ${eventsOf(histories)} events\n`);
+}
+async function addToIndex(added: HistoryIndex['scenarios'][number]): Promise<void> {
+  const index = readIndex(version);
+  await writeIndex({ ...index, scenarios: [...index.scenarios.filter(({ name }) => name !== added.name), added] });
+}
+function eventsOf(histories: readonly WorkflowHistory[]): number {
+  return histories.reduce((sum, { events }) => sum + events.length, 0);
 }
 
 /** A scenario is missing where something is never run. */

@@ -136,6 +136,12 @@ export const scenarios: readonly Scenario[] = [
     ends: 'completed',
   },
   {
+    name: 'many-iterations',
+    shows: 'a PPO of 34 iterations, in two executions',
+    input: { ...small, rpr: { ...small.rpr, iterations: [34] } },
+    ends: 'completed',
+  },
+  {
     name: 'paused-by-updates',
     shows: 'pause and resume at every activity, by updates to the run',
     input: small,
