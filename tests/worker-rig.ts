@@ -78,6 +78,8 @@ export class WorkerRig {
         TERMINAL_RSI_TRAINER_URL: this.trainerUrl,
         // The trainer then logs every request.
         TERMINAL_RSI_LOG_LEVEL: 'debug',
+        // Few at a time, so that a rollout is still at work when a signal or a command arrives.
+        TERMINAL_RSI_SAMPLER_SLOTS: '8',
       },
       stdio: ['ignore', log.fd, log.fd, 'ipc'],
     });

@@ -75,6 +75,15 @@ describe('a wrong input', () => {
     assert.deepEqual(errorsOf({ profile: 'toString' }), ['profile: got "toString", expected one of smoke, quick, full']);
   });
 
+  it('has no more batches than one history holds', () => {
+    const rounds = { rounds: 8, evaluation: { repeats: 3 } };
+    assert.equal(resolveConfig({ ...rounds, rpr: { iterations: [13] } }).rounds, 8);
+    assert.match(
+      errorsOf({ ...rounds, rpr: { iterations: [14] } })[0] ?? '',
+      /rpr\.iterations: got \[14\], expected at most 176 batches .*these settings make 179/,
+    );
+  });
+
   it('is not anything but an object', () => {
     for (const input of [[], 'quick', 7]) assert.match(errorsOf(input)[0] ?? '', /^input: got .*expected a JSON object/);
   });

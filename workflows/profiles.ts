@@ -112,7 +112,7 @@ export function resolveConfig(input: unknown): RunConfig {
   }
   const merged = mergeInput(profiles[name as RunConfig['profile']], given);
   const parsed = runConfigSchema.safeParse(merged);
-  if (parsed.success) return parsed.data;
+  if (parsed.success) return withinOneHistory(parsed.data);
   throw new ConfigError(parsed.error.issues.flatMap((issue) => fieldErrors(issue, merged)));
 }
 
@@ -130,13 +130,27 @@ export function plannedStages(rounds: number): StageName[] {
 
 /** What the training run's history may take from all progress signals together: each is up to four events of at most about 4,000. */
 const SIGNALS_PER_RUN = 480;
+/** Each costs the training run's history up to 22 events (`npm run bench:orchestration`), of at most 4,000. */
+const BATCHES_PER_RUN = 176;
+
+/** Batches of episodes that a run rolls out: evaluations, RSR's rollout, RPR's warm-up, and one an iteration. */
+function plannedBatches({ rounds, evaluation, rpr }: RunConfig): number {
+  let batches = (1 + 2 * rounds) * evaluation.repeats;
+  for (let round = 1; round <= rounds; round++) batches += 2 + inRound(rpr.iterations, round);
+  return batches;
+}
 
 /** Progress signals that one batch of episodes may send: many in a small run, at least the first and the last in a large one. */
-export function signalsPerBatch({ rounds, evaluation, rpr }: RunConfig): number {
-  let batches = (1 + 2 * rounds) * evaluation.repeats;
-  // RSR's rollout and RPR's warm-up batch, then one batch an iteration.
-  for (let round = 1; round <= rounds; round++) batches += 2 + inRound(rpr.iterations, round);
-  return Math.min(16, Math.max(2, Math.floor(SIGNALS_PER_RUN / batches)));
+export function signalsPerBatch(config: RunConfig): number {
+  return Math.min(16, Math.max(2, Math.floor(SIGNALS_PER_RUN / plannedBatches(config))));
+}
+
+/** A run of more batches than its history should hold is refused before it starts, not when it is in the middle. */
+function withinOneHistory(config: RunConfig): RunConfig {
+  const batches = plannedBatches(config);
+  if (batches <= BATCHES_PER_RUN) return config;
+  const expected = `at most ${BATCHES_PER_RUN} batches of episodes in a run (evaluations, rollouts and iterations of all rounds; these settings make ${batches}): fewer iterations with more tasks in each, or the further rounds in a fork`;
+  throw new ConfigError([{ path: 'rpr.iterations', value: config.rpr.iterations, expected }]);
 }
 
 type JsonObject = Record<string, unknown>;
