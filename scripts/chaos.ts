@@ -34,8 +34,13 @@ interface Options {
   readonly keep: boolean;
 }
 
+/** Work goes on while a process starts again: a run needs so much of it that all disturbances find their place. */
+const KILLS_PER_ITERATION = 6;
+
 /** One sequence a step: the smoke profile's trainings would else be over after one step or four, with nothing in between to disturb. */
-const SMALL_STEPS = { rsr: { sequencesPerStep: 1 }, rpr: { sequencesPerStep: 1 } };
+function smokeSettings(kills: number): TrainingRunInput {
+  return { rsr: { sequencesPerStep: 1 }, rpr: { sequencesPerStep: 1, iterations: [Math.ceil(kills / KILLS_PER_ITERATION)] } };
+}
 
 function parseOptions(args: readonly string[]): Options | undefined {
   const { values } = parseArgs({
@@ -57,7 +62,7 @@ function parseOptions(args: readonly string[]): Options | undefined {
   const { sandbox } = values;
   if (sandbox !== 'embedded' && sandbox !== 'docker')
     throw new UserError(`--sandbox is ${JSON.stringify(sandbox)}; expected embedded or docker`);
-  const input = { profile, seed: Number(values.seed), sandbox, ...(profile === 'smoke' ? SMALL_STEPS : {}) } as const;
+  const input = { profile, seed: Number(values.seed), sandbox, ...(profile === 'smoke' ? smokeSettings(Number(kills)) : {}) } as const;
   resolveConfig(input);
   return { kills: Number(kills), input, resultFile: values['result-file'], keep };
 }
