@@ -38,7 +38,7 @@ interface Options {
 const KILLS_PER_ITERATION = 6;
 
 /** One sequence a step: the smoke profile's trainings would else be over after one step or four, with nothing in between to disturb. */
-function smokeSettings(kills: number): TrainingRunInput {
+function smokeSettings(kills: number): Pick<TrainingRunInput, 'rsr' | 'rpr'> {
   return { rsr: { sequencesPerStep: 1 }, rpr: { sequencesPerStep: 1, iterations: [Math.ceil(kills / KILLS_PER_ITERATION)] } };
 }
 
