@@ -1,4 +1,5 @@
 /** Finding runs and their finished stages in a data folder: for reuse, forks, audits. */
+import { existsSync } from 'node:fs';
 import { readdir } from 'node:fs/promises';
 import path from 'node:path';
 import { UserError } from '../environment/errors.ts';
@@ -14,7 +15,9 @@ export type StageRecord = LedgerRecord & { kind: 'stage' };
 
 /** Keys of the runs that have a folder in `data`, sorted. */
 export async function listRuns(data: string): Promise<string[]> {
-  const entries = await readdir(path.join(data, 'runs'), { withFileTypes: true }).catch(() => []);
+  const folder = path.join(data, 'runs');
+  if (!existsSync(folder)) return [];
+  const entries = await readdir(folder, { withFileTypes: true });
   return entries
     .filter((entry) => entry.isDirectory())
     .map(({ name }) => name)
