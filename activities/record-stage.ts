@@ -4,6 +4,7 @@
  */
 import { rm } from 'node:fs/promises';
 import { activityInfo, getClient, log } from '@temporalio/activity';
+import { WorkflowNotFoundError } from '@temporalio/common';
 import { InfrastructureError, UserError } from '../environment/errors.ts';
 import { ArtifactError } from '../records/artifacts.ts';
 import type { ArtifactStore } from '../records/artifacts.ts';
@@ -80,18 +81,27 @@ async function endLeftChildren(rounds: number): Promise<void> {
   const client = getClient();
   for (const stage of plannedStages(rounds)) {
     for (const workflowId of [stage, `${stage}/evaluation`].map((name) => `${workflowExecution.workflowId}/${name.toLowerCase()}`)) {
-      const found = await client.workflow
-        .getHandle(workflowId)
-        .describe()
-        .catch(() => undefined);
+      const found = await unlessGone(client.workflow.getHandle(workflowId).describe());
       // Children that began after this activity was scheduled are those of a later attempt's workflow.
       if (found?.status.name !== 'RUNNING' || found.startTime.getTime() >= scheduledTimestampMs) continue;
       log.warn('ending a workflow that a reset left behind', { workflowId, runId: found.runId });
-      await client.workflow
-        .getHandle(workflowId, found.runId)
-        .terminate('its training run was reset')
-        .catch(() => undefined);
+      await unlessGone(client.workflow.getHandle(workflowId, found.runId).terminate('its training run was reset'));
     }
+  }
+}
+
+/** undefined where there is no such workflow, or none that is open. Throws InfrastructureError for any other answer of the server. */
+async function unlessGone<T>(asked: Promise<T>): Promise<T | undefined> {
+  try {
+    return await asked;
+  } catch (cause) {
+    if (cause instanceof WorkflowNotFoundError) return undefined;
+    throw new InfrastructureError(
+      `cannot look for workflows that a reset left: ${cause instanceof Error ? cause.message : String(cause)}`,
+      {
+        cause,
+      },
+    );
   }
 }
 
