@@ -76,7 +76,7 @@ test('training: pause writes a checkpoint and holds, unpause and reset go on fro
 test('rollout: pause keeps the finished episodes and holds, unpause and reset go on with the others', async () => {
   await rig.startWorker('rollout-worker');
   // The trainer is up for sampling as long as the GPU worker is.
-  const handle = await rig.rollout('commands', 24, 2);
+  const handle = await rig.rollout('commands', 24, 12);
   const { workflowId } = handle;
   const journal = async (): Promise<string[]> => {
     const file = path.join(rig.data, 'runs', 'commands', 'journal', 'RSR-1', 'rollout', '0.jsonl');
