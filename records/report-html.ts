@@ -3,9 +3,9 @@ import type { RewardAudit } from '../method/rewards.ts';
 import type { ReportInput, StageResult } from '../workflows/contract.ts';
 import { percent, tableCells, tableStage } from '../workflows/table.ts';
 import { lineChart } from './charts.ts';
-import { html, trusted, type Html } from './html.ts';
+import { html, type Html } from './html.ts';
 import { PUBLISHED_AUDIT, PUBLISHED_FOUR_SUITE_MEAN, PUBLISHED_ROWS, PUBLISHED_SOURCE, PUBLISHED_STAGES } from './published.ts';
-import { REPORT_STYLE } from './report-style.ts';
+import { framedPage } from './report-frame.ts';
 import { table } from './report-table.ts';
 import { trainingSection } from './report-training.ts';
 import type { RunAudit } from './reward-audit.ts';
@@ -31,36 +31,9 @@ export function reportPage(data: ReportData): string {
     ['episodes', 'Sample episodes', episodes(data.samples)],
     ['configuration', 'Configuration and versions', configuration(data)],
   ] as const;
-  const page = html`<!doctype html>
-    <html lang="en">
-      <head>
-        <meta charset="utf-8" />
-        <meta name="viewport" content="width=device-width, initial-scale=1" />
-        <meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'" />
-        <title>${title}</title>
-        <style>
-          ${trusted(REPORT_STYLE)}
-        </style>
-      </head>
-      <body>
-        <main>
-          <header>
-            <h1>${title}</h1>
-            <p class="lead">${summary(input)}</p>
-            ${tiles(input)}
-            <nav aria-label="Sections">${sections.map(([id, name]) => html`<a href="#${id}">${name}</a> `)}</nav>
-          </header>
-          ${sections.map(
-            ([id, name, body]) =>
-              html`<section id="${id}">
-                <h2>${name}</h2>
-                ${body}
-              </section> `,
-          )}
-        </main>
-      </body>
-    </html> `;
-  return page.text;
+  const header = html`<p class="lead">${summary(input)}</p>
+    ${tiles(input)}`;
+  return framedPage(title, header, sections);
 }
 
 function lastAdopted(stages: readonly StageResult[]): StageResult | undefined {

@@ -1,8 +1,8 @@
 /** An audit as one page that loads nothing and runs no script: every problem, every activity, every dropped episode whole. */
 import type { RewardAudit } from '../../method/rewards.ts';
 import { renderRunbook } from '../../method/runbook.ts';
-import { html, trusted, type Html } from '../html.ts';
-import { REPORT_STYLE } from '../report-style.ts';
+import { html, type Html } from '../html.ts';
+import { framedPage } from '../report-frame.ts';
 import { table } from '../report-table.ts';
 import type { Audit, AuditedStage, NamedArtifact } from './audit.ts';
 import type { DroppedEpisode, WholeEpisode } from './dropped.ts';
@@ -28,39 +28,13 @@ export function auditPage(audit: Audit, episodes: ReadonlyMap<string, WholeEpiso
     ['rewards', 'Reward audit', rewards(audit)],
     ['episodes', 'Episodes', html`${[...episodes.values()].map(whole)}`],
   ] as const;
-  return html`<!doctype html>
-    <html lang="en">
-      <head>
-        <meta charset="utf-8" />
-        <meta name="viewport" content="width=device-width, initial-scale=1" />
-        <meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'" />
-        <title>${title}</title>
-        <style>
-          ${trusted(REPORT_STYLE + STYLE)}
-        </style>
-      </head>
-      <body>
-        <main>
-          <header>
-            <h1>${title}</h1>
-            <p class="lead">
-              <span class="badge ${audit.sound ? 'good' : 'bad'}"
-                >${audit.sound ? 'everything that is here holds' : `${audit.problems.length} broken`}</span
-              >
-              ${audit.from}${audit.lastRecord ? html`. Last record ${audit.lastRecord.index}: <code>${audit.lastRecord.hash}</code>` : ''}
-            </p>
-            <nav aria-label="Sections">${sections.map(([id, name]) => html`<a href="#${id}">${name}</a> `)}</nav>
-          </header>
-          ${sections.map(
-            ([id, name, body]) =>
-              html`<section id="${id}">
-                <h2>${name}</h2>
-                ${body}
-              </section> `,
-          )}
-        </main>
-      </body>
-    </html> `.text;
+  const header = html`<p class="lead">
+    <span class="badge ${audit.sound ? 'good' : 'bad'}"
+      >${audit.sound ? 'everything that is here holds' : `${audit.problems.length} broken`}</span
+    >
+    ${audit.from}${audit.lastRecord ? html`. Last record ${audit.lastRecord.index}: <code>${audit.lastRecord.hash}</code>` : ''}
+  </p>`;
+  return framedPage(title, header, sections, STYLE);
 }
 
 function verification({ checks, problems, absent, notes }: Audit): Html {
