@@ -172,6 +172,8 @@ describe('a reset in the UI', () => {
         await (how === 'cancelled' ? handle.cancel() : handle.terminate());
         release();
         await assert.rejects(result(id));
+        // The server ends the children of a terminated workflow a moment after it.
+        while ((await open(id)).length > 0) await new Promise((resolve) => setTimeout(resolve, 50));
         // The server does not start the ended child again: the run fails, or waits in vain.
         await reset(id, runKey, await inTheMiddleOf(id, runKey, `${id}/rpr-1`));
         if (how === 'cancelled') await assert.rejects(result(id));

@@ -184,7 +184,10 @@ async function newestExecution(client: Client, { workflowId, runKey }: KnownRun)
   throw new UserError(`the newest run named ${workflowId} on the Temporal server is ${original ?? 'unknown'}, not ${runKey}; ${instead}`);
 }
 
-/** A reset into the middle of a stage whose workflow has been cancelled or terminated: the server never tells the new execution. */
+/**
+ * A reset into the middle of a stage whose workflow has been cancelled or terminated. The server tells the new execution only of what
+ * ends after the reset; then it is about to fail.
+ */
 async function waitsInVain(client: Client, { workflowId }: KnownRun, runId: string): Promise<boolean> {
   const { pendingChildren } = await client.workflowService.describeWorkflowExecution({
     namespace: client.options.namespace,
@@ -194,7 +197,9 @@ async function waitsInVain(client: Client, { workflowId }: KnownRun, runId: stri
     const { status } = await client.workflow.getHandle(child.workflowId ?? '').describe();
     if (status.name === 'TERMINATED' || status.name === 'CANCELLED') return true;
   }
-  return false;
+  // Asked after the list above, so that a child that ended in between is in one of the two.
+  const { events } = await fetchHistory(client, { workflowId, runId });
+  return events.some(({ eventType }) => eventType === 'EVENT_TYPE_CHILD_WORKFLOW_EXECUTION_TERMINATED');
 }
 
 /** Cancels an execution and waits, so that its activities have stopped writing; terminates it where no worker answers. */
