@@ -6,7 +6,7 @@
 import { cancellationSignal } from '@temporalio/activity';
 import path from 'node:path';
 import { InfrastructureError, TaskError } from '../environment/errors.ts';
-import { runCommands, runOracle } from '../environment/harness.ts';
+import { runCommands, runOracle } from '../environment/harness/harness.ts';
 import type { SandboxProvider, Task, Verdict } from '../environment/types.ts';
 import { calibrateChecks } from '../method/rewards.ts';
 import type { ValidCheck } from '../method/rewards.ts';

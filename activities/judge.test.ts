@@ -4,7 +4,7 @@ import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { after, describe, it } from 'node:test';
-import { EmbeddedProvider } from '../environment/embedded.ts';
+import { EmbeddedProvider } from '../environment/embedded/provider.ts';
 import { EngineLostError, InfrastructureError } from '../environment/errors.ts';
 import { fixture } from '../environment/testing.ts';
 import type { Sandbox, SandboxLabels, SandboxProvider, Task, WorkspaceSnapshot } from '../environment/types.ts';

@@ -10,7 +10,7 @@
  */
 import { InfrastructureError } from '../environment/errors.ts';
 import type { SandboxProvider, Task, Verdict, WorkspaceSnapshot } from '../environment/types.ts';
-import { verify } from '../environment/verifier.ts';
+import { verify } from '../environment/verifier/verifier.ts';
 import type { Journal } from './journal.ts';
 
 /** So often no verdict, or no sandbox, and the episode has none. */
@@ -76,7 +76,7 @@ async function control({ task, snapshot, provider, runKey, signal }: JudgeOption
   }
 }
 
-/** The embedded sandbox's safety net (environment/embedded.ts): time, and never an episode's doing. */
+/** The embedded sandbox's safety net (environment/embedded/provider.ts): time, and never an episode's doing. */
 function isStuck(error: InfrastructureError): boolean {
   return (error as { code?: unknown }).code === 'stuck';
 }

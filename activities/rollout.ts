@@ -5,8 +5,8 @@
 import { activityInfo, cancellationSignal } from '@temporalio/activity';
 import { availableParallelism } from 'node:os';
 import { InfrastructureError } from '../environment/errors.ts';
-import { runEpisode } from '../environment/harness.ts';
-import type { EpisodeResult } from '../environment/harness.ts';
+import { runEpisode } from '../environment/harness/harness.ts';
+import type { EpisodeResult } from '../environment/harness/harness.ts';
 import type { EpisodeRecord, Sampler } from '../environment/types.ts';
 import type { EpisodeRequest, RolloutInput, RolloutResult } from '../workflows/contract.ts';
 import { forEachConcurrently } from './concurrency.ts';

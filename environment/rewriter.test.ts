@@ -1,12 +1,12 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { fileURLToPath } from 'node:url';
-import { EmbeddedProvider } from './embedded.ts';
-import { runCommands } from './harness.ts';
+import { EmbeddedProvider } from './embedded/provider.ts';
+import { runCommands } from './harness/harness.ts';
 import { addRewriteCounts } from '../method/rewrite-counts.ts';
 import { rewriteTask } from './rewriter.ts';
 import type { RewriteOptions, RewriteOutcome } from './rewriter.ts';
-import { loadTask } from './task.ts';
+import { loadTask } from './tasks/task.ts';
 import type { EpisodeCodec, EpisodeRecord, HarnessName, Task } from './types.ts';
 
 /** Bytes as tokens; 256 and up are the layout's marks. */

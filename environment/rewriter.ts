@@ -14,10 +14,10 @@ import type { ObservedCommand, Runbook } from '../method/runbook.ts';
 import { screenContaminated, screenDuplicate, screenIrrelevant, screenLeak, screenTamper } from '../method/screens.ts';
 import type { ContaminationIndex, ScreenFinding } from '../method/screens.ts';
 import type { RewriteCounts } from '../method/rewrite-counts.ts';
-import { runCommands } from './harness.ts';
-import type { CommandsOptions, EpisodeLimits, EpisodeResult } from './harness.ts';
+import { runCommands } from './harness/harness.ts';
+import type { CommandsOptions, EpisodeLimits, EpisodeResult } from './harness/harness.ts';
 import type { EpisodeCodec, EpisodeRecord, EpisodeTokens, SandboxProvider, Task, Verdict } from './types.ts';
-import { verify } from './verifier.ts';
+import { verify } from './verifier/verifier.ts';
 
 export interface RewriteOptions {
   readonly suite: string;

@@ -2,8 +2,8 @@
 import assert from 'node:assert/strict';
 import { after, describe, it } from 'node:test';
 import Docker from 'dockerode';
-import { DockerProvider } from './docker.ts';
-import { EmbeddedProvider } from './embedded.ts';
+import { DockerProvider } from './docker/provider.ts';
+import { EmbeddedProvider } from './embedded/provider.ts';
 import { identify } from '../workers/process-identity.ts';
 import { InfrastructureError, TaskError, UserError } from './errors.ts';
 import { outputLimitBytes } from './output-cap.ts';

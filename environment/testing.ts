@@ -2,10 +2,10 @@
 import { randomUUID } from 'node:crypto';
 import { join } from 'node:path';
 import Docker from 'dockerode';
-import { DockerProvider } from './docker.ts';
-import { EmbeddedProvider } from './embedded.ts';
-import { ensureShellImage } from './shell-image.ts';
-import { loadTask } from './task.ts';
+import { DockerProvider } from './docker/provider.ts';
+import { EmbeddedProvider } from './embedded/provider.ts';
+import { ensureShellImage } from './docker/shell-image.ts';
+import { loadTask } from './tasks/task.ts';
 import type { EpisodeCodec, SampleRequest, SampleResult, Sampler, SandboxProvider, Task } from './types.ts';
 
 export const fixtures = join(import.meta.dirname, '../tests/fixtures/tasks');

@@ -2,9 +2,9 @@
  * The pre-training corpus of the tiny base policy: noisy demonstrations of the trained task families, executed for real in the
  * embedded sandbox, so that every observation in the corpus is what a shell printed.
  */
-import { EmbeddedProvider } from '../environment/embedded.ts';
-import { observationText } from '../environment/observation.ts';
-import { SHELL_IMAGE } from '../environment/shell-image.ts';
+import { EmbeddedProvider } from '../environment/embedded/provider.ts';
+import { observationText } from '../environment/harness/observation.ts';
+import { SHELL_IMAGE } from '../environment/docker/shell-image.ts';
 import type { CommandRecord, HarnessName, Task } from '../environment/types.ts';
 import { demonstrationStream } from '../suites/demonstrations.ts';
 import type { TaskInstance } from '../suites/family.ts';

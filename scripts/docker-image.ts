@@ -3,9 +3,9 @@
  */
 import { parseArgs } from 'node:util';
 import Docker from 'dockerode';
-import { ensureShellImage, SHELL_IMAGE } from '../environment/shell-image.ts';
+import { ensureShellImage, SHELL_IMAGE } from '../environment/docker/shell-image.ts';
 
-export { ensureShellImage } from '../environment/shell-image.ts';
+export { ensureShellImage } from '../environment/docker/shell-image.ts';
 
 async function main(): Promise<void> {
   const { values } = parseArgs({ options: { force: { type: 'boolean', default: false } } });

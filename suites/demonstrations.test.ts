@@ -1,11 +1,11 @@
 /** Demonstrations: right without noise, wrong often enough with it, and never about a task that is evaluated or trained on. */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { EmbeddedProvider } from '../environment/embedded.ts';
-import { runCommands } from '../environment/harness.ts';
-import { SHELL_IMAGE } from '../environment/shell-image.ts';
+import { EmbeddedProvider } from '../environment/embedded/provider.ts';
+import { runCommands } from '../environment/harness/harness.ts';
+import { SHELL_IMAGE } from '../environment/docker/shell-image.ts';
 import type { Task, Tier } from '../environment/types.ts';
-import { verify } from '../environment/verifier.ts';
+import { verify } from '../environment/verifier/verifier.ts';
 import { Random } from '../method/seeds.ts';
 import { DEFAULT_NOISE, NO_NOISE, demonstration, demonstrationStream } from './demonstrations.ts';
 import type { DemonstrationItem, Noise } from './demonstrations.ts';

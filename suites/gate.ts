@@ -1,10 +1,10 @@
 /** The gate that every built-in task has to pass, for tests: what doing nothing and what the reference solution earn. */
 import assert from 'node:assert/strict';
 import { join } from 'node:path';
-import { runCommands, runOracle } from '../environment/harness.ts';
-import { loadTask } from '../environment/task.ts';
+import { runCommands, runOracle } from '../environment/harness/harness.ts';
+import { loadTask } from '../environment/tasks/task.ts';
 import type { SandboxProvider, Verdict } from '../environment/types.ts';
-import { verify } from '../environment/verifier.ts';
+import { verify } from '../environment/verifier/verifier.ts';
 import type { RenderedTask } from './build.ts';
 import { suiteDirectory } from './suites.ts';
 

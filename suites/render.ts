@@ -2,7 +2,7 @@
 import { createHash } from 'node:crypto';
 import type { SplitTask } from './splits.ts';
 
-/** The image that environment/shell-image.ts builds: static bash and busybox. */
+/** The image that environment/docker/shell-image.ts builds: static bash and busybox. */
 const IMAGE = 'terminal-rsi/shell:1';
 
 /** Path relative to the task directory → text, in sorted order. */
@@ -21,7 +21,7 @@ export function renderTask({ suite, id, instance }: SplitTask): Map<string, stri
   );
 }
 
-/** Hex SHA-256 over path, NUL, bytes of every file in sorted order: the checksum that environment/task.ts computes. */
+/** Hex SHA-256 over path, NUL, bytes of every file in sorted order: the checksum that environment/tasks/task.ts computes. */
 export function checksum(files: ReadonlyMap<string, string>): string {
   const hash = createHash('sha256');
   for (const [path, text] of files) hash.update(path).update('\0').update(text);

@@ -4,7 +4,7 @@ import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { test } from 'node:test';
-import { loadTask } from '../environment/task.ts';
+import { loadTask } from '../environment/tasks/task.ts';
 import { Random, deriveSeed } from '../method/seeds.ts';
 import { DIGESTS, buildSuites, digests, renderedTasks } from './build.ts';
 import { identity } from './family.ts';

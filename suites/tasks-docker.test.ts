@@ -1,8 +1,8 @@
 /** One task of every family in Docker containers of the shell image: the same verdicts as embedded. Skipped without an engine. */
 import { test } from 'node:test';
 import Docker from 'dockerode';
-import { DockerProvider } from '../environment/docker.ts';
-import { ensureShellImage } from '../environment/shell-image.ts';
+import { DockerProvider } from '../environment/docker/provider.ts';
+import { ensureShellImage } from '../environment/docker/shell-image.ts';
 import { buildSuites, renderedTasks } from './build.ts';
 import { FAMILIES } from './families/index.ts';
 import { assertSound, gate } from './gate.ts';

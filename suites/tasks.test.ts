@@ -1,6 +1,6 @@
 /** Every built-in task in the embedded sandbox: doing nothing scores 0, the reference solution scores 1. */
 import { test } from 'node:test';
-import { EmbeddedProvider } from '../environment/embedded.ts';
+import { EmbeddedProvider } from '../environment/embedded/provider.ts';
 import { buildSuites, renderedTasks } from './build.ts';
 import { assertSound, gate } from './gate.ts';
 import { SUITES, TRAIN } from './splits.ts';

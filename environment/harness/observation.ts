@@ -1,5 +1,5 @@
 /** The text an agent reads after its commands ran. Pre-training data must be written with this very function. */
-import type { CommandRecord } from './types.ts';
+import type { CommandRecord } from '../types.ts';
 
 /**
  * Per command stdout, then stderr, then `[timed out]` or `[exit N]` where N is not 0; `[ok]` where that is empty. Several

@@ -4,10 +4,10 @@
  * Rewards are read as Harbor reads them (reward.json before reward.txt), with Harbor's names for what can go wrong.
  * Whatever is wrong with the verifier is `no-verdict`, never a score of 0.
  */
-import { quote } from './dockerfile.ts';
-import { InfrastructureError } from './errors.ts';
+import { quote } from '../tasks/dockerfile.ts';
+import { InfrastructureError } from '../errors.ts';
 import { snapshotTree } from './snapshot.ts';
-import type { CheckResult, Sandbox, SandboxLabels, SandboxProvider, Task, Verdict, WorkspaceSnapshot } from './types.ts';
+import type { CheckResult, Sandbox, SandboxLabels, SandboxProvider, Task, Verdict, WorkspaceSnapshot } from '../types.ts';
 
 export interface VerifyOptions {
   readonly task: Task;

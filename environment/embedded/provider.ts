@@ -9,12 +9,12 @@
  */
 import { posix } from 'node:path';
 // Before just-bash, which keeps the timers it finds.
-import { restoreTimers, SandboxClock } from './embedded-clock.ts';
+import { restoreTimers, SandboxClock } from './clock.ts';
 import { Bash, defineCommand, InMemoryFs } from 'just-bash';
 import type { BashOptions } from 'just-bash';
-import { InfrastructureError, TaskError } from './errors.ts';
-import { capText } from './output-cap.ts';
-import { SHELL_IMAGE } from './shell-image.ts';
+import { InfrastructureError, TaskError } from '../errors.ts';
+import { capText } from '../output-cap.ts';
+import { SHELL_IMAGE } from '../docker/shell-image.ts';
 import type {
   DownloadLimit,
   ExecOptions,
@@ -25,7 +25,7 @@ import type {
   SandboxLabels,
   SandboxProvider,
   Task,
-} from './types.ts';
+} from '../types.ts';
 
 restoreTimers();
 

@@ -10,7 +10,7 @@ import { join } from 'node:path';
 import { promisify } from 'node:util';
 import type Docker from 'dockerode';
 import { pack } from 'tar-stream';
-import { UserError } from './errors.ts';
+import { UserError } from '../errors.ts';
 
 /** What built-in tasks name in FROM. Raise the tag when the image's content changes. */
 export const SHELL_IMAGE = 'terminal-rsi/shell:1';

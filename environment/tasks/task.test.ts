@@ -5,10 +5,10 @@ import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { after, describe, it } from 'node:test';
 import { parseDockerfile } from './dockerfile.ts';
-import { TaskError } from './errors.ts';
+import { TaskError } from '../errors.ts';
 import { loadSuite, loadTask, TaskCache } from './task.ts';
-import { fixture, fixtures } from './testing.ts';
-import type { FileTree } from './types.ts';
+import { fixture, fixtures } from '../testing.ts';
+import type { FileTree } from '../types.ts';
 
 const work = await mkdtemp(join(tmpdir(), 'terminal-rsi-task-'));
 after(() => rm(work, { recursive: true }));

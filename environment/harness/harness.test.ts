@@ -1,12 +1,12 @@
 /** Episodes: turns, stop reasons, and the token record, with a scripted sampler and the real embedded sandbox. */
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
-import { EmbeddedProvider } from './embedded.ts';
+import { EmbeddedProvider } from '../embedded/provider.ts';
 import { runCommands, runEpisode, runOracle } from './harness.ts';
 import type { EpisodeOptions, EpisodeResult } from './harness.ts';
 import { observationText } from './observation.ts';
-import { fixture, letterCodec, ScriptedSampler } from './testing.ts';
-import type { SampleResult, Sampler } from './types.ts';
+import { fixture, letterCodec, ScriptedSampler } from '../testing.ts';
+import type { SampleResult, Sampler } from '../types.ts';
 
 const task = await fixture('sort-names');
 const base = {

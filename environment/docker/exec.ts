@@ -15,10 +15,10 @@ import { randomBytes } from 'node:crypto';
 import type { Duplex } from 'node:stream';
 import { setTimeout as sleep } from 'node:timers/promises';
 import type Docker from 'dockerode';
-import { quote } from './dockerfile.ts';
-import { EngineLostError, InfrastructureError } from './errors.ts';
-import { CappedOutput } from './output-cap.ts';
-import type { ExecOptions, ExecResult } from './types.ts';
+import { quote } from '../tasks/dockerfile.ts';
+import { EngineLostError, InfrastructureError } from '../errors.ts';
+import { CappedOutput } from '../output-cap.ts';
+import type { ExecOptions, ExecResult } from '../types.ts';
 
 /** After a kill: how long the end marks may take. */
 const graceMs = 5000;

@@ -2,7 +2,7 @@
  * The token record of one episode: a single sequence that only grows. Token ids and log-probabilities are taken over where
  * they were sampled; nothing is ever tokenized again for training, because a text that is tokenized again need not give the same tokens.
  */
-import type { EpisodeTokens } from './types.ts';
+import type { EpisodeTokens } from '../types.ts';
 
 export class TokenRecord {
   readonly #tokens: number[] = [];

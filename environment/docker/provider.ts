@@ -12,12 +12,12 @@ import { createHash } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
 import Docker from 'dockerode';
 import { z } from 'zod';
-import { ContainerShell } from './docker-exec.ts';
-import { getFiles, putFiles } from './docker-files.ts';
-import { fate, identify } from '../workers/process-identity.ts';
-import { EngineLostError, InfrastructureError, TaskError, UserError } from './errors.ts';
+import { ContainerShell } from './exec.ts';
+import { getFiles, putFiles } from './files.ts';
+import { fate, identify } from '../../workers/process-identity.ts';
+import { EngineLostError, InfrastructureError, TaskError, UserError } from '../errors.ts';
 import { ensureShellImage, finished, hasImage, SHELL_IMAGE } from './shell-image.ts';
-import type { DownloadLimit, ExecOptions, ExecResult, FileTree, Sandbox, SandboxLabels, SandboxProvider, Task } from './types.ts';
+import type { DownloadLimit, ExecOptions, ExecResult, FileTree, Sandbox, SandboxLabels, SandboxProvider, Task } from '../types.ts';
 
 export interface DockerProviderOptions {
   /** Default: the engine that DOCKER_HOST or the usual socket names. */

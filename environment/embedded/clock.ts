@@ -11,7 +11,7 @@
  * Import it before just-bash, which keeps the timers and the stop watch that it finds when it is loaded.
  */
 import { AsyncLocalStorage } from 'node:async_hooks';
-import { Random } from '../method/seeds.ts';
+import { Random } from '../../method/seeds.ts';
 
 interface Timer {
   /** Milliseconds of the sandbox's clock. */

@@ -8,9 +8,9 @@ import { readdirSync, readFileSync, statSync } from 'node:fs';
 import { basename, join } from 'node:path';
 import { parse } from 'smol-toml';
 import { parseDockerfile } from './dockerfile.ts';
-import { TaskError } from './errors.ts';
+import { TaskError } from '../errors.ts';
 import { readTaskToml } from './task-toml.ts';
-import type { FileTree, Task } from './types.ts';
+import type { FileTree, Task } from '../types.ts';
 
 export interface TaskLogger {
   warn(message: string): void;

@@ -8,7 +8,7 @@
  * policy (`runEpisode`), a list of commands (`runCommands`) or the task's reference solution (`runOracle`).
  */
 import { observationText } from './observation.ts';
-import { takeSnapshot } from './snapshot.ts';
+import { takeSnapshot } from '../verifier/snapshot.ts';
 import { TokenRecord } from './token-record.ts';
 import type {
   CommandRecord,
@@ -24,7 +24,7 @@ import type {
   Task,
   TurnRecord,
   WorkspaceSnapshot,
-} from './types.ts';
+} from '../types.ts';
 
 /** The part of a run's `rollout` configuration that bounds an episode. */
 export interface EpisodeLimits {

@@ -7,7 +7,7 @@
  * workdir. When an agent leaves more, its largest files are dropped (ties: last path first) and named in `dropped`.
  * The verifier then does not find them: the episode is judged, and it is the agent's fault.
  */
-import type { FileTree, Sandbox, Task, WorkspaceSnapshot } from './types.ts';
+import type { FileTree, Sandbox, Task, WorkspaceSnapshot } from '../types.ts';
 
 const extraBytes = 1024 * 1024;
 /** Time to list the directories. */

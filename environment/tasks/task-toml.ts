@@ -3,9 +3,9 @@
  * in a warning. What changes the task's meaning and is not supported here is refused.
  */
 import { z } from 'zod';
-import { TaskError } from './errors.ts';
+import { TaskError } from '../errors.ts';
 import type { TaskLogger } from './task.ts';
-import type { Tier } from './types.ts';
+import type { Tier } from '../types.ts';
 
 export interface TaskToml {
   readonly family: string;

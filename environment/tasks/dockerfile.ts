@@ -6,8 +6,8 @@
  * One liberty: files are copied before the RUN lines run, whatever their order in the file.
  */
 import { posix } from 'node:path';
-import { TaskError } from './errors.ts';
-import type { FileEntry, FileTree } from './types.ts';
+import { TaskError } from '../errors.ts';
+import type { FileEntry, FileTree } from '../types.ts';
 
 export interface ParsedDockerfile {
   readonly image: string;

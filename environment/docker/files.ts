@@ -2,7 +2,7 @@
 import { posix } from 'node:path';
 import type Docker from 'dockerode';
 import { extract, pack } from 'tar-stream';
-import type { DownloadLimit, FileTree } from './types.ts';
+import type { DownloadLimit, FileTree } from '../types.ts';
 
 /** A download stops collecting beyond this many bytes; the files after it are reported as skipped. */
 const downloadLimitBytes = 64 * 1024 * 1024;

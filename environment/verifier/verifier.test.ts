@@ -1,9 +1,9 @@
 /** Verdicts on both sandboxes: what passes, what fails, what is no verdict, and what an agent cannot forge. */
 import assert from 'node:assert/strict';
 import { after, describe, it } from 'node:test';
-import { runCommands, runOracle } from './harness.ts';
-import { backends, countContainers, fixture, testRunKey } from './testing.ts';
-import type { Task, Verdict } from './types.ts';
+import { runCommands, runOracle } from '../harness/harness.ts';
+import { backends, countContainers, fixture, testRunKey } from '../testing.ts';
+import type { Task, Verdict } from '../types.ts';
 import { parseCtrf, parseRewardJson, parseRewardText, verify } from './verifier.ts';
 
 const [sortNames, silent, slow, custom] = (await Promise.all(
