@@ -4,6 +4,26 @@
  */
 export class InfrastructureError extends Error {
   override readonly name = 'InfrastructureError';
+  /** Harbor's name for it, where it has one; the error policy goes by it (verifier/error-policy.ts). */
+  readonly type: string;
+
+  constructor(message: string, { type = 'InfrastructureError', ...options }: ErrorOptions & { readonly type?: string } = {}) {
+    super(message, options);
+    this.type = type;
+  }
+}
+/** The sandbox is dead, and no outage of the engine is known: what ran in it killed it, or the machine did (see control.ts). */
+export class SandboxDiedError extends InfrastructureError {
+  readonly code = 'sandbox-died';
+  readonly exitCode: number | undefined;
+  /** The kernel killed the sandbox's own first process for memory. */
+  readonly outOfMemory: boolean;
+
+  constructor(message: string, { exitCode, outOfMemory = false }: { exitCode?: number; outOfMemory?: boolean } = {}) {
+    super(message);
+    this.exitCode = exitCode;
+    this.outOfMemory = outOfMemory;
+  }
 }
 /** The Docker engine does not answer, or its restart took a sandbox with it. What ran there may start again. */
 export class EngineLostError extends InfrastructureError {
@@ -12,6 +32,13 @@ export class EngineLostError extends InfrastructureError {
 /** The task directory is wrong or asks for what this sandbox cannot give. */
 export class TaskError extends Error {
   override readonly name = 'TaskError';
+  /** Harbor's name for it, where it has one. */
+  readonly type: string;
+
+  constructor(message: string, { type = 'TaskError', ...options }: ErrorOptions & { readonly type?: string } = {}) {
+    super(message, options);
+    this.type = type;
+  }
 }
 /** The configuration, path or option a person gave is wrong. The message names place, value and what was expected. */
 export class UserError extends Error {

@@ -1,12 +1,15 @@
 /**
- * The vocabulary of the environment: tasks, sandboxes, episodes and verdicts. Types only; implementations live in
- * task.ts (Harbor format), embedded.ts, docker.ts, harness.ts and verifier.ts.
+ * The vocabulary of the environment: tasks, sandboxes, episodes and verdicts. Types only. Implementations: tasks/ (Harbor format),
+ * docker/ and embedded/ (sandboxes), harness/ (harnesses and agents), verifier/ (verdicts).
  */
 
 export type Tier = 'easy' | 'medium' | 'hard' | 'extreme';
 export type SandboxKind = 'embedded' | 'docker';
-/** `shell`: one command a turn. `script`: a reply of several command lines, run in order (complementary harness). */
-export type HarnessName = 'shell' | 'script';
+/**
+ * `shell`: one command a turn. `script`: a reply of several command lines, run in order (complementary harness). `terminus`: the
+ * JSON protocol of Terminus-2 over a terminal.
+ */
+export type HarnessName = 'shell' | 'script' | 'terminus';
 
 /** A file tree held in memory. Keys are POSIX paths relative to the tree's root, without a leading slash. */
 export type FileTree = Map<string, FileEntry>;
@@ -16,50 +19,141 @@ export interface FileEntry {
   readonly mode: number;
 }
 
-/** One task of a dataset, loaded from a directory in Harbor's task format. */
-export interface Task {
-  /** Directory name; unique within its suite. */
-  readonly id: string;
-  readonly dir: string;
+/** What a sandbox can reach. A task that names no mode gets `none`, although Harbor's default is a public network. */
+export type NetworkPolicy =
+  | { readonly mode: 'none' }
+  | { readonly mode: 'public' }
+  /** Host names, `*.suffix`, IP addresses, CIDR blocks. */
+  | { readonly mode: 'allowlist'; readonly hosts: readonly string[] };
+
+/**
+ * What is done to a sandbox for one instruction: how the agent works on it and how it is judged. A task of a single step is its own
+ * phase; of a task of several, `stepTask` (tasks/task.ts) gives each step's as a task.
+ */
+export interface TaskPhase {
   /** What the agent reads (canary lines stripped). */
   readonly instruction: string;
+  /** Infinity where the task sets none, as in Harbor. */
+  readonly agentTimeoutSec: number;
+  readonly verifierTimeoutSec: number;
+  /** `[verifier].env` and `[solution].env`: variables of test.sh and of solve.sh. `${VAR}` templates are unresolved (tasks/env-templates.ts). */
+  readonly verifierEnv: Readonly<Record<string, string>>;
+  readonly solutionEnv: Readonly<Record<string, string>>;
+  /** User names or ids; undefined = the image's user. */
+  readonly agentUser?: string;
+  readonly verifierUser?: string;
+  /** Overrides of `environment.network`. */
+  readonly agentNetwork?: NetworkPolicy;
+  readonly verifierNetwork?: NetworkPolicy;
+  /** Uploaded to /tests, for verification only. Empty where the verifier's own image brings them. */
+  readonly tests: FileTree;
+  /** `solution/`, uploaded to /solution for the oracle only; undefined where there is none. */
+  readonly solution?: FileTree;
+  /** What the task declares; absent = Harbor's default, `shared`. How it is really verified is the caller's choice. */
+  readonly verifierMode?: 'shared' | 'separate';
+  /** `[verifier.environment]`, or an image of its own from tests/Dockerfile: where a separate verifier runs instead of `environment`. */
+  readonly verifierEnvironment?: EnvironmentSpec;
+  /** Run after the agent and before the artifacts are collected. */
+  readonly collect?: readonly CollectHook[];
+  /** What is carried to a separate verifier beside the workdir, and kept as artifacts of the episode. */
+  readonly artifacts?: readonly ArtifactSpec[];
+  /** Run before the agent begins. */
+  readonly healthcheck?: Healthcheck;
+}
+
+/** One task of a dataset, loaded from a directory in Harbor's task format. */
+export interface Task extends TaskPhase {
+  /** Directory name; unique within its suite. */
+  readonly id: string;
+  /** `[task].name`, e.g. `org/name`. */
+  readonly name?: string;
+  readonly dir: string;
   /** `[metadata].family` and `[metadata].tier`; a foreign task without them is family = its id, tier = 'medium'. */
   readonly family: string;
   readonly tier: Tier;
   /** Absolute path in the sandbox in which commands run (`[environment].workdir`, else the Dockerfile's WORKDIR, else `/app`). */
   readonly workdir: string;
-  readonly agentTimeoutSec: number;
-  readonly verifierTimeoutSec: number;
   readonly environment: EnvironmentSpec;
-  /** `[verifier].env` and `[solution].env`: variables of test.sh and of solve.sh. */
-  readonly verifierEnv: Readonly<Record<string, string>>;
-  readonly solutionEnv: Readonly<Record<string, string>>;
-  /** Uploaded to /tests, for verification only. */
-  readonly tests: FileTree;
-  /** `solution/`, uploaded to /solution for the oracle only; undefined where the task has none. */
-  readonly solution?: FileTree;
+  /** Present for a task of several steps, in order; the task's own instruction, tests and solution are then the first step's. */
+  readonly steps?: readonly TaskStep[];
+  /** How the rewards of several steps become one. */
+  readonly rewardStrategy?: 'mean' | 'final';
   /** Hex SHA-256 over all files of the task directory (sorted path, NUL, bytes). */
   readonly checksum: string;
 }
 
-/** The starting state of a sandbox, read from `environment/Dockerfile` (FROM, COPY, ENV, WORKDIR, RUN) and task.toml. */
+export interface TaskStep extends TaskPhase {
+  readonly name: string;
+  /** Uploaded into the workdir before the step; its `setup.sh`, if any, is then run with bash there. */
+  readonly workdirFiles: FileTree;
+  /** Where a reward is below its minimum the steps after this one are not run. Without names it is that of the key `reward`. */
+  readonly minReward?: number | Readonly<Record<string, number>>;
+}
+
+export interface CollectHook {
+  readonly command: string;
+  readonly timeoutSec: number;
+  readonly user?: string;
+}
+export interface ArtifactSpec {
+  /** Absolute, or relative to the workdir. */
+  readonly source: string;
+  /** Relative path in the episode's artifacts. */
+  readonly destination?: string;
+  /** Glob patterns relative to the source. */
+  readonly exclude: readonly string[];
+}
+/** As Docker's HEALTHCHECK: failures within the start period do not count. All in seconds. */
+export interface Healthcheck {
+  readonly command: string;
+  readonly intervalSec: number;
+  readonly timeoutSec: number;
+  readonly startPeriodSec: number;
+  readonly startIntervalSec: number;
+  readonly retries: number;
+}
+
+/** The starting state of a sandbox, read from `environment/Dockerfile` and task.toml. */
 export interface EnvironmentSpec {
+  /** FROM of the last stage, or `docker_image`. */
   readonly image: string;
+  /**
+   * The Docker build that makes the environment; absent for a `docker_image`. Where `simple` below holds, files, env and run give the same
+   * without a build.
+   */
+  readonly build?: ImageBuild;
+  /** Whether the Dockerfile is of FROM, COPY, ENV, WORKDIR and RUN alone, in one stage, so that `files` and `run` are all of it. */
+  readonly simple: boolean;
+  /** Why it is not, with file, line and instruction; for messages. */
+  readonly notSimple?: string;
+  /** Unresolved templates, as in TaskPhase. */
   readonly env: Readonly<Record<string, string>>;
   /** Absolute destination path → file, from COPY instructions (paths in the tree are absolute without the leading slash). */
   readonly files: FileTree;
   /** RUN lines, in order. */
   readonly run: readonly string[];
+  /** Limit on build and on start, each. */
+  readonly buildTimeoutSec: number;
   readonly memoryMb: number;
   readonly pidsLimit: number;
-  /** What the task asks for by name beyond a shell without network (`network`, `gpu`); providers refuse what they lack. */
+  readonly cpus?: number;
+  readonly network: NetworkPolicy;
+  /** What the task asks for by name beyond a shell and a network (`gpu`); providers refuse what they lack. */
   readonly needs: readonly string[];
+}
+export interface ImageBuild {
+  /** The build context, Dockerfile included. */
+  readonly context: FileTree;
+  /** Hex SHA-256 over the context (sorted path, NUL, mode, bytes): the image's cache key. */
+  readonly hash: string;
 }
 
 export interface ExecOptions {
   readonly timeoutSec: number;
   readonly env?: Readonly<Record<string, string>>;
   readonly cwd?: string;
+  /** Name or id; default: the image's user. `root` always works. */
+  readonly user?: string;
   readonly signal?: AbortSignal;
 }
 export interface ExecResult {
@@ -69,6 +163,36 @@ export interface ExecResult {
   readonly timedOut: boolean;
   /** What the command took by the sandbox's own clock: real time in Docker, in the embedded sandbox what it slept. */
   readonly seconds: number;
+  /** Processes in the sandbox that the kernel killed for memory during the command (absent: none, or not known). */
+  readonly oomKills?: number;
+}
+
+/** A shell that lives on between commands, as in a terminal: directory, variables, functions and background jobs stay. */
+export interface ShellSession {
+  /**
+   * One command at a time. A command that ends the shell (`exit`, `exec`) or is killed at its time-out ends its state as well: the next
+   * one gets a new shell in the workdir.
+   */
+  run(command: string, options: Pick<ExecOptions, 'timeoutSec' | 'signal'>): Promise<ExecResult>;
+  /** Ends the shell and what it started. Never throws. */
+  close(): Promise<void>;
+}
+
+/** A terminal of 160 × 40 characters with a login shell in it (tmux). Throws SandboxDiedError, InfrastructureError. */
+export interface Terminal {
+  /** Typed as Terminus-2 does: exactly a tmux key name such as `C-c` is that key, anything else is literal text. */
+  send(keystrokes: string, signal?: AbortSignal): Promise<void>;
+  /** What is visible now. */
+  screen(signal?: AbortSignal): Promise<string>;
+  /** Scrollback and screen. */
+  history(signal?: AbortSignal): Promise<string>;
+  /** False once the shell in it has ended. */
+  alive(signal?: AbortSignal): Promise<boolean>;
+}
+export interface TerminalOptions {
+  readonly user?: string;
+  readonly env?: Readonly<Record<string, string>>;
+  readonly signal?: AbortSignal;
 }
 
 /** Keeps a runaway file of the agent out of the worker's memory. */
@@ -78,17 +202,27 @@ export interface DownloadLimit {
   onSkipped(path: string): void;
 }
 
-/** A running, private environment. Always close it; `close` never throws and may be called twice. */
+/**
+ * A running, private environment. Always close it; `close` never throws and may be called twice. What runs in it throws SandboxDiedError
+ * when the sandbox dies meanwhile; its files can still be downloaded then.
+ */
 export interface Sandbox {
   readonly kind: SandboxKind;
-  /** Runs `command` with the shell in the task's workdir. Shell state (cwd, variables) does not persist between calls. */
+  /** Runs `command` with a fresh shell in the task's workdir. */
   exec(command: string, options: ExecOptions): Promise<ExecResult>;
-  /** Writes files below `destination` (absolute). Existing files are replaced; nothing is removed. */
+  openShell(options?: Pick<ExecOptions, 'user' | 'env'>): Promise<ShellSession>;
+  /** Absent where there are no terminals (embedded). Throws TaskError where the image has no tmux. */
+  openTerminal?(options?: TerminalOptions): Promise<Terminal>;
+  /** Writes files below `destination` (absolute), owned by root. Existing files are replaced; nothing is removed. */
   upload(files: FileTree, destination: string): Promise<void>;
   /** Reads all regular files below `source` (absolute); empty map where it does not exist. Files over the limit are left out and reported. */
   download(source: string, limit?: DownloadLimit): Promise<FileTree>;
   /** undefined where there is no such file. */
   readFile(path: string): Promise<Uint8Array | undefined>;
+  /** Kills every process but the sandbox's own keeper and proves that none is left. Throws InfrastructureError where that cannot be proven. */
+  killAll(signal?: AbortSignal): Promise<void>;
+  /** Changes what a running sandbox can reach, between the agent and the verifier. */
+  setNetwork(policy: NetworkPolicy): Promise<void>;
   close(): Promise<void>;
 }
 
@@ -96,7 +230,10 @@ export interface SandboxProvider {
   readonly kind: SandboxKind;
   /** Why this provider cannot run the task, or undefined when it can. */
   refusal(task: Task): string | undefined;
-  /** Starts a fresh sandbox holding the task's initial environment. Throws InfrastructureError (retryable) or TaskError (not). */
+  /**
+   * Starts a fresh sandbox holding the task's initial environment. Throws InfrastructureError (retryable) or TaskError (not); their `type`
+   * is Harbor's name (SandboxBuildFailedError, EnvironmentStartTimeoutError …) where it has one.
+   */
   start(task: Task, labels: SandboxLabels, signal?: AbortSignal): Promise<Sandbox>;
   /** Removes what crashed owners left behind for this run (`docker` only). Returns how many were removed. */
   sweep(runKey: string): Promise<number>;
@@ -106,6 +243,8 @@ export interface SandboxLabels {
   readonly runKey: string;
   readonly episodeId: string;
   readonly purpose: 'rollout' | 'verify' | 'rewrite' | 'check';
+  /** The Temporal workflow that the sandbox works for; a reaper asks whether it is still open. */
+  readonly workflow?: { readonly workflowId: string; readonly runId: string };
 }
 
 /** Turns text into the policy's tokens and back; the one place that knows the episode's token layout (policy/codec.ts). */
@@ -152,19 +291,26 @@ export type StopReason =
   | 'max-turns'
   | 'output-length' // a reply without end-of-turn within the token limit; not executed
   | 'context' // the policy's context is full
-  | 'agent-timeout';
+  | 'agent-timeout'
+  | 'sandbox-died' // a command of the agent killed the sandbox, and one without it works
+  | 'terminal-ended'; // the shell in the terminal ended (`terminus`)
 
-/** One command and what came back. `script` turns hold several. */
+/** One command and what came back. `script` turns hold several, `terminus` turns none. */
 export interface CommandRecord {
   readonly command: string;
   readonly stdout: string;
   readonly stderr: string;
   readonly exitCode: number;
   readonly timedOut: boolean;
+  readonly oomKills?: number;
 }
 export interface TurnRecord {
   readonly reply: string;
   readonly commands: readonly CommandRecord[];
+  /** What was typed into the terminal (`terminus`). */
+  readonly keystrokes?: readonly { readonly keystrokes: string; readonly durationSec: number }[];
+  /** The agent said that the task is complete (`terminus`). */
+  readonly taskComplete?: true;
   /** The text shown to the agent after the turn (before token truncation); undefined after the last turn. */
   readonly observation?: string;
 }
@@ -177,7 +323,7 @@ export interface EpisodeRecord {
   readonly tier: Tier;
   readonly harness: HarnessName;
   readonly sandbox: SandboxKind;
-  /** `policy:<sha256>`, `oracle`, `nop` or `replay`. */
+  /** `policy:<sha256>`, `oracle`, `nop`, `replay` or `model:<name>`. */
   readonly agent: string;
   readonly sample: number;
   readonly seed: number;
@@ -219,6 +365,10 @@ export interface Verdict {
   readonly checks: readonly CheckResult[];
   /** Strict reward as the task's verifier wrote it; undefined for `no-verdict`. */
   readonly reward?: number;
+  /** Every reward by name, where there are others than `reward`. */
+  readonly rewards?: Readonly<Record<string, number>>;
+  /** The file that the rewards were read from. */
+  readonly source?: { readonly file: 'reward.json' | 'reward.txt'; readonly sha256: string };
   /** Why there is no verdict. */
   readonly error?: { readonly type: string; readonly message: string };
 }
