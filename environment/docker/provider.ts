@@ -12,12 +12,13 @@ import { createHash } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
 import Docker from 'dockerode';
 import { z } from 'zod';
-import { ContainerShell } from './exec.ts';
-import { getFiles, putFiles } from './files.ts';
+import { remove, statusOf, typed } from './engine.ts';
+import { putFiles } from './files.ts';
+import { DockerSandbox } from './sandbox.ts';
 import { fate, identify } from '../../workers/process-identity.ts';
-import { EngineLostError, InfrastructureError, TaskError, UserError } from '../errors.ts';
+import { TaskError, UserError } from '../errors.ts';
 import { ensureShellImage, finished, hasImage, SHELL_IMAGE } from './shell-image.ts';
-import type { DownloadLimit, ExecOptions, ExecResult, FileTree, Sandbox, SandboxLabels, SandboxProvider, Task } from '../types.ts';
+import type { Sandbox, SandboxLabels, SandboxProvider, Task } from '../types.ts';
 
 export interface DockerProviderOptions {
   /** Default: the engine that DOCKER_HOST or the usual socket names. */
@@ -215,88 +216,6 @@ export class DockerProvider implements SandboxProvider {
       );
     }
   }
-}
-
-class DockerSandbox implements Sandbox {
-  readonly kind = 'docker';
-  readonly #container: Docker.Container;
-  readonly #shell: ContainerShell;
-  readonly #workdir: string;
-  readonly #onClosed: () => void;
-  #closing: Promise<void> | undefined;
-
-  constructor(container: Docker.Container, task: Task, onClosed: () => void) {
-    this.#container = container;
-    this.#shell = new ContainerShell(container);
-    this.#workdir = task.workdir;
-    this.#onClosed = onClosed;
-  }
-
-  async exec(command: string, options: ExecOptions): Promise<ExecResult> {
-    try {
-      return await this.#shell.exec(command, { ...options, cwd: options.cwd ?? this.#workdir });
-    } catch (error) {
-      options.signal?.throwIfAborted();
-      throw typed(error, 'run a command in a container');
-    }
-  }
-
-  async upload(files: FileTree, destination: string): Promise<void> {
-    await putFiles(this.#container, files, destination).catch((error: unknown) => {
-      throw typed(error, `write files to ${destination}`);
-    });
-  }
-
-  async download(source: string, limit?: DownloadLimit): Promise<FileTree> {
-    try {
-      return (await getFiles(this.#container, source, limit)) ?? new Map();
-    } catch (error) {
-      throw typed(error, `read files from ${source}`);
-    }
-  }
-
-  async readFile(path: string): Promise<Uint8Array | undefined> {
-    return (await this.download(path)).get('')?.data;
-  }
-
-  close(): Promise<void> {
-    this.#shell.close();
-    // A failed removal is left to the sweeper: an episode's result must not be lost for it.
-    this.#closing ??= remove(this.#container)
-      .catch(() => undefined)
-      .finally(this.#onClosed);
-    return this.#closing;
-  }
-}
-
-/** Removes a container by force, with its volumes. One that is gone or going is success. */
-async function remove(container: Docker.Container): Promise<void> {
-  for (let attempt = 1; ; attempt++) {
-    try {
-      await container.remove({ force: true, v: true });
-      return;
-    } catch (error) {
-      if (statusOf(error) === 404) return;
-      if (statusOf(error) === 409 && /already in progress/.test((error as Error).message)) return;
-      if (attempt === 3) throw error;
-      await new Promise((resolve) => setTimeout(resolve, 200 * attempt));
-    }
-  }
-}
-
-function typed(error: unknown, action: string): Error {
-  if (error instanceof InfrastructureError || error instanceof TaskError || error instanceof UserError) return error;
-  const { code = '', message } = error as NodeJS.ErrnoException;
-  if (['ENOENT', 'ECONNREFUSED', 'EACCES', 'ECONNRESET', 'EPIPE'].includes(code)) {
-    return new EngineLostError(
-      `cannot ${action}: no Docker engine answers (${message}); start Docker, or set DOCKER_HOST, or use the embedded sandbox`,
-    );
-  }
-  return new InfrastructureError(`cannot ${action}: ${message}`);
-}
-
-function statusOf(error: unknown): number | undefined {
-  return (error as { statusCode?: number }).statusCode;
 }
 
 class Semaphore {
