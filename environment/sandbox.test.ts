@@ -156,8 +156,8 @@ for (const backend of await backends()) {
     });
 
     it('refuses tasks that need what it lacks, and names it', async () => {
-      const needy = withEnvironment({ needs: ['network'] });
-      assert.match(provider.refusal(needy) ?? '', /needs network/);
+      const needy = withEnvironment({ needs: ['gpu'] });
+      assert.match(provider.refusal(needy) ?? '', /needs gpu/);
       await assert.rejects(start(provider, needy), TaskError);
       await assert.rejects(
         start(provider, withEnvironment({ run: ['exit 9'] })),
