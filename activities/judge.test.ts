@@ -48,6 +48,21 @@ describe('judge', () => {
     assert.doesNotMatch(verdict.error?.message ?? '', /4711/, 'what differs between equal runs is not in a verdict');
   });
 
+  it('does not run tests again that ran into their time limit', async () => {
+    const provider = new FailingProvider(() => undefined);
+    const slow = await fixture('slow-verifier');
+    const verdict = await judge({ task: slow, snapshot, provider, runKey: 'r', tries: triesInMemory(), signal });
+    assert.deepEqual([verdict.outcome, verdict.error?.type, provider.started], ['no-verdict', 'VerifierTimeoutError', ['verify']]);
+  });
+
+  it('a lost engine is neither a try nor checked with a control: another attempt is what it needs', async () => {
+    const lost = new EngineLostError('engine restarts');
+    const provider = new FailingProvider((purpose) => (purpose === 'verify' ? lost : undefined));
+    const tries = triesInMemory();
+    await assert.rejects(judge({ task, snapshot, provider, runKey: 'r', tries, signal }), lost);
+    assert.deepEqual([provider.started, tries.get(`${snapshot.episodeId}#1`)], [['verify'], undefined]);
+  });
+
   it('takes an outage for no verdict, however often it is tried', async () => {
     const provider = new FailingProvider(() => broken);
     const tries = triesInMemory();

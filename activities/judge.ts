@@ -8,14 +8,14 @@
  *  I2 A sandbox that fails counts only when right after it a sandbox of the same task without the episode's files works:
  *     an outage of the engine is never a verdict.
  */
+import { requireWorkingSandbox } from '../environment/control.ts';
 import { InfrastructureError } from '../environment/errors.ts';
-import type { SandboxProvider, Task, Verdict, WorkspaceSnapshot } from '../environment/types.ts';
+import type { SandboxLabels, SandboxProvider, Task, Verdict, WorkspaceSnapshot } from '../environment/types.ts';
 import { verify } from '../environment/verifier/verifier.ts';
 import type { Journal } from './journal.ts';
 
 /** So often no verdict, or no sandbox, and the episode has none. */
 const TRIES = 3;
-const CONTROL_SECONDS = 60;
 
 /** Tries without a verdict, in a journal by `<episode>#<number>`; in memory where nothing else is kept of an episode. */
 export type Tries = Pick<Journal<string>, 'get' | 'append'>;
@@ -29,23 +29,25 @@ export interface JudgeOptions {
   readonly snapshot: WorkspaceSnapshot;
   readonly provider: SandboxProvider;
   readonly runKey: string;
+  readonly workflow?: SandboxLabels['workflow'];
   readonly tries: Tries;
   readonly signal: AbortSignal;
 }
 
 /** @throws InfrastructureError when the machine is at fault, TaskError when the sandbox cannot run the task, or the signal's reason */
 export async function judge(options: JudgeOptions): Promise<Verdict> {
-  const { task, snapshot, provider, runKey, tries, signal } = options;
-  const labels = { runKey, episodeId: snapshot.episodeId, purpose: 'verify' } as const;
+  const { task, snapshot, provider, runKey, workflow, tries, signal } = options;
+  const labels: SandboxLabels = { runKey, episodeId: snapshot.episodeId, purpose: 'verify', ...(workflow ? { workflow } : {}) };
   for (;;) {
     try {
       const verdict = await verify({ task, snapshot, provider, labels, signal });
-      if (verdict.outcome !== 'no-verdict') return verdict;
+      // Tests that hang will hang again, and cost their whole limit each time.
+      if (verdict.outcome !== 'no-verdict' || verdict.error?.type === 'VerifierTimeoutError') return verdict;
       if (await isLast(tries, snapshot.episodeId, `${verdict.error?.type}: ${verdict.error?.message}`)) return verdict;
     } catch (error) {
       signal.throwIfAborted();
       if (!(error instanceof InfrastructureError) || isStuck(error)) throw error;
-      await control(options, error);
+      await requireWorkingSandbox({ task, provider, labels, signal }, error);
       if (await isLast(tries, snapshot.episodeId, error.message)) {
         // Without the error's own words: they name containers, and equal runs must have equal verdicts. The journal has them.
         const message = `with this workspace the sandbox failed ${TRIES} times; without it, it works`;
@@ -61,19 +63,6 @@ async function isLast(tries: Tries, episodeId: string, why: string): Promise<boo
   while (tries.get(`${episodeId}#${count}`) !== undefined) count++;
   await tries.append(`${episodeId}#${count}`, why);
   return count >= TRIES;
-}
-
-/** @throws InfrastructureError unless a fresh sandbox of the task starts and runs a command */
-async function control({ task, snapshot, provider, runKey, signal }: JudgeOptions, failure: InfrastructureError): Promise<void> {
-  const labels = { runKey, episodeId: `${snapshot.episodeId}/control`, purpose: 'check' } as const;
-  const sandbox = await provider.start(task, labels, signal);
-  try {
-    const { exitCode } = await sandbox.exec('true', { timeoutSec: CONTROL_SECONDS, signal });
-    if (exitCode !== 0)
-      throw new InfrastructureError(`sandboxes of ${task.id} run no commands (exit code ${exitCode}); before that: ${failure.message}`);
-  } finally {
-    await sandbox.close();
-  }
 }
 
 /** The embedded sandbox's safety net (environment/embedded/provider.ts): time, and never an episode's doing. */
