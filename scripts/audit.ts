@@ -12,6 +12,7 @@ import { isArchive, openArchive } from '../records/audit/archive.ts';
 import { auditPage } from '../records/audit/html.ts';
 import { auditText, episodeText } from '../records/audit/text.ts';
 import { openRun } from './audit/open-run.ts';
+import { errorText } from './error-text.ts';
 
 const HELP = `npm run audit -- RUN [options]
 
@@ -96,8 +97,7 @@ async function write(file: string, text: string): Promise<void> {
 try {
   process.exit(await main());
 } catch (error) {
-  process.stderr.write(
-    `${pc.red('Error:')} ${error instanceof UserError ? error.message : error instanceof Error ? (error.stack ?? error.message) : String(error)}\n`,
-  );
+  process.stderr.write(`${pc.red('Error:')} ${errorText(error)}
+`);
   process.exit(2);
 }

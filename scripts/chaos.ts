@@ -16,6 +16,7 @@ import { DockerDaemon } from './chaos/docker.ts';
 import { planDisturbances, pointsOf, type DisturbanceKind } from './chaos/plan.ts';
 import { CHAOS_RESULT_SCHEMA, chaosResultSchema, killTable, type ChaosResult, type Kill } from './chaos/result.ts';
 import { disturbedRun, undisturbedRun } from './chaos/run.ts';
+import { errorText } from './error-text.ts';
 
 const HELP = `npm run chaos [-- options]
 
@@ -194,8 +195,8 @@ try {
   if (options) process.exitCode = await chaos(options, abort.signal);
   else process.stdout.write(HELP);
 } catch (error) {
-  const known = error instanceof UserError || error instanceof InfrastructureError || abort.signal.aborted;
-  process.stderr.write(`${pc.red('Error:')} ${error instanceof Error ? (known ? error.message : error.stack) : String(error)}\n`);
+  const text = abort.signal.aborted && error instanceof Error ? error.message : errorText(error);
+  process.stderr.write(`${pc.red('Error:')} ${text}\n`);
   process.exitCode = abort.signal.aborted ? 130 : 1;
 }
 // A client's connection that is trying to reach a dead server would hold the process.

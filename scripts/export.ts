@@ -8,6 +8,7 @@ import { writeArchive } from '../records/audit/export.ts';
 import { sizeText } from '../records/audit/text.ts';
 import { installedVersions } from '../records/report.ts';
 import { openRun } from './audit/open-run.ts';
+import { errorText } from './error-text.ts';
 
 const MODES = ['all', 'records', 'hashes'] as const;
 const HELP = `npm run export -- RUN [options]
@@ -61,7 +62,6 @@ for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) process.once(sign
 try {
   process.exit(await main(abort.signal));
 } catch (error) {
-  const text = error instanceof UserError ? error.message : error instanceof Error ? (error.stack ?? error.message) : String(error);
-  process.stderr.write(abort.signal.aborted ? 'Stopped; nothing was written.\n' : `${pc.red('Error:')} ${text}\n`);
+  process.stderr.write(abort.signal.aborted ? 'Stopped; nothing was written.\n' : `${pc.red('Error:')} ${errorText(error)}\n`);
   process.exit(abort.signal.aborted ? 130 : 2);
 }

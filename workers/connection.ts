@@ -5,12 +5,10 @@
  */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { loadClientConnectConfig } from '@temporalio/envconfig';
-// CommonJS whose export names Node's static analysis does not find.
-import proto from '@temporalio/proto';
 import { NativeConnection } from '@temporalio/worker';
 import { UserError } from '../environment/errors.ts';
-import { SEARCH_ATTRIBUTES } from '../workflows/contract.ts';
 import type { Logger } from './runtime.ts';
+import { ensureSearchAttributes } from './search-attributes.ts';
 
 export interface WorkerConnection {
   readonly connection: NativeConnection;
@@ -36,34 +34,5 @@ export async function connect(logger: Logger, patienceMs = 60_000): Promise<Work
       if (attempt % 10 === 1) logger.info({ address, why }, 'waiting for the Temporal server');
       await sleep(500);
     }
-  }
-}
-
-const { IndexedValueType } = proto.temporal.api.enums.v1;
-const TYPES = {
-  Keyword: IndexedValueType.INDEXED_VALUE_TYPE_KEYWORD,
-  Double: IndexedValueType.INDEXED_VALUE_TYPE_DOUBLE,
-};
-
-/** Idempotent. Throws UserError when the server does not let us: an operator has to add them then. */
-export async function ensureSearchAttributes(connection: NativeConnection, namespace: string): Promise<void> {
-  const operator = connection.operatorService;
-  const missing = async (): Promise<[string, keyof typeof TYPES][]> => {
-    const { customAttributes } = await operator.listSearchAttributes({ namespace });
-    return Object.entries(SEARCH_ATTRIBUTES).filter(([name]) => !(name in customAttributes));
-  };
-  const lacking = await missing();
-  if (lacking.length === 0) return;
-  try {
-    await operator.addSearchAttributes({
-      namespace,
-      searchAttributes: Object.fromEntries(lacking.map(([name, type]) => [name, TYPES[type]])),
-    });
-  } catch (error) {
-    // The other worker may have been faster.
-    if ((await missing()).length === 0) return;
-    const list = Object.entries(SEARCH_ATTRIBUTES).map(([name, type]) => `${name}=${type}`);
-    const why = error instanceof Error ? error.message : String(error);
-    throw new UserError(`cannot register search attributes in namespace ${namespace}: ${why}. Have an operator add ${list.join(', ')}.`);
   }
 }

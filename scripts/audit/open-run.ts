@@ -5,7 +5,6 @@ import { UserError } from '../../environment/errors.ts';
 import { openDataFolder } from '../../records/audit/data-source.ts';
 import type { AuditSource } from '../../records/audit/source.ts';
 import { dataDirectory } from '../../records/paths.ts';
-import { SEARCH_ATTRIBUTES } from '../../workflows/contract.ts';
 import { connectClient, serverIsConfigured } from '../launcher/connection.ts';
 import { startDevServer } from '../launcher/server.ts';
 import { updateState } from '../launcher/state.ts';
@@ -27,7 +26,7 @@ export async function openRun(run: string, tell: (message: string) => void): Pro
   await openDataFolder(data, run, 'not asked yet');
   let server: Awaited<ReturnType<typeof startDevServer>>;
   try {
-    server = await startDevServer(data, SEARCH_ATTRIBUTES, tell);
+    server = await startDevServer(data, tell);
   } catch (error) {
     if (error instanceof UserError) return await openDataFolder(data, run, error.message);
     throw error;

@@ -4,11 +4,11 @@
  */
 import path from 'node:path';
 import pc from 'picocolors';
-import { InfrastructureError, UserError } from '../../environment/errors.ts';
 import type { SandboxKind } from '../../environment/types.ts';
 import { terminalTable } from '../../records/table.ts';
 import type { TrainingRunResult } from '../../workflows/contract.ts';
 import { tableStage } from '../../workflows/table.ts';
+import { errorText } from '../error-text.ts';
 import { LiveTable } from '../live-table.ts';
 import { openRuns, writeResultFile, type RunOutcome, type StartedRun } from './run.ts';
 import { bringUp, type Messages, type Stack } from './stack.ts';
@@ -58,12 +58,6 @@ export async function runCommand(body: (command: Command) => Promise<number>): P
     await stack?.stop();
   }
   process.exit(status);
-}
-
-/** What a person can act on is said in the message; for anything else the stack is needed too. */
-function errorText(error: unknown): string {
-  if (error instanceof UserError || error instanceof InfrastructureError) return error.message;
-  return error instanceof Error ? (error.stack ?? error.message) : String(error);
 }
 
 /** Where everything is, for the end of the start-up. */

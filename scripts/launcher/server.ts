@@ -8,9 +8,10 @@ import { mkdir } from 'node:fs/promises';
 import path from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Client } from '@temporalio/client';
-import proto, { type temporal } from '@temporalio/proto';
 import { UserError } from '../../environment/errors.ts';
 import { repoRoot } from '../../records/paths.ts';
+import { ensureSearchAttributes } from '../../workers/search-attributes.ts';
+import { SEARCH_ATTRIBUTES } from '../../workflows/contract.ts';
 import { logTail, signalProcess, SupervisedChild } from './child.ts';
 import { connectClient } from './connection.ts';
 import { freePort } from './ports.ts';
@@ -22,9 +23,6 @@ const RETENTION_DAYS = 365;
 /** The server writes its database all the time and needs no long goodbye. */
 const END_MS = 3_000;
 
-/** Search attribute → type (`Keyword`, `Int`, `Double`, …). */
-export type SearchAttributes = Readonly<Record<string, string>>;
-
 export interface DevServer {
   readonly address: string;
   readonly uiUrl: string;
@@ -34,7 +32,7 @@ export interface DevServer {
 }
 
 /** Starts the dev server, or finds the one that a living launcher keeps up for `data`, and waits until it answers. */
-export async function startDevServer(data: string, attributes: SearchAttributes, warn: (message: string) => void): Promise<DevServer> {
+export async function startDevServer(data: string, warn: (message: string) => void): Promise<DevServer> {
   const kept = await keptServer(data);
   // It may be dead at this moment; its launcher starts it again on the same ports.
   if (kept) return { address: kept.address, uiUrl: kept.uiUrl, client: await connectClient(kept.address, 60_000) };
@@ -57,7 +55,7 @@ export async function startDevServer(data: string, attributes: SearchAttributes,
     args: [
       ...['server', 'start-dev', '--ip', '127.0.0.1', '--port', String(port), '--ui-port', String(uiPort)],
       ...['--db-filename', database, '--ui-disable-news-fetch', '--log-level', 'warn', '--log-format', 'json'],
-      ...Object.entries(attributes).flatMap(([name, type]) => ['--search-attribute', `${name}=${type}`]),
+      ...Object.entries(SEARCH_ATTRIBUTES).flatMap(([name, type]) => ['--search-attribute', `${name}=${type}`]),
     ],
     env: process.env,
     cwd: repoRoot,
@@ -71,7 +69,7 @@ export async function startDevServer(data: string, attributes: SearchAttributes,
   child.start();
   try {
     const client = await connectClient(address, 60_000);
-    await prepareNamespace(client, attributes);
+    await prepareNamespace(client);
     return { address, uiUrl, client, child };
   } catch (error) {
     await child.stop(5_000);
@@ -113,39 +111,11 @@ function portOf(address: string | undefined): number | undefined {
   return port === undefined ? undefined : Number(port);
 }
 
-async function prepareNamespace(client: Client, attributes: SearchAttributes): Promise<void> {
+async function prepareNamespace(client: Client): Promise<void> {
   const { namespace } = client.options;
   await client.workflowService.updateNamespace({
     namespace,
     config: { workflowExecutionRetentionTtl: { seconds: RETENTION_DAYS * 24 * 3600 } as never }, // Long in the type; the encoder takes a number
   });
-  await ensureSearchAttributes(client, attributes);
-}
-
-/** Registers the search attributes that the namespace lacks. Throws UserError when the server does not allow it. */
-export async function ensureSearchAttributes(client: Client, attributes: SearchAttributes): Promise<void> {
-  const { namespace } = client.options;
-  const operator = client.connection.operatorService;
-  try {
-    const { customAttributes } = await operator.listSearchAttributes({ namespace });
-    const missing = Object.entries(attributes).filter(([name]) => !(name in customAttributes));
-    if (missing.length === 0) return;
-    await operator.addSearchAttributes({
-      namespace,
-      searchAttributes: Object.fromEntries(missing.map(([name, type]) => [name, indexedType(type)])),
-    });
-  } catch (error) {
-    const list = Object.entries(attributes).map(([name, type]) => `${name}=${type}`);
-    throw new UserError(
-      `cannot register search attributes in namespace ${namespace}: ${error instanceof Error ? error.message : String(error)}. Have an operator add: ${list.join(', ')}`,
-    );
-  }
-}
-
-/** `KeywordList` → INDEXED_VALUE_TYPE_KEYWORD_LIST. */
-function indexedType(type: string): temporal.api.enums.v1.IndexedValueType {
-  const name = `INDEXED_VALUE_TYPE_${type.replace(/(?<=[a-z])(?=[A-Z])/g, '_').toUpperCase()}`;
-  const value = (proto.temporal.api.enums.v1.IndexedValueType as unknown as Record<string, number | undefined>)[name];
-  if (value === undefined) throw new TypeError(`search attribute type ${JSON.stringify(type)} is unknown`);
-  return value;
+  await ensureSearchAttributes(client.connection, namespace);
 }

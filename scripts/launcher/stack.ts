@@ -7,12 +7,12 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import type { Client } from '@temporalio/client';
 import type { SandboxKind } from '../../environment/types.ts';
 import { dataDirectory } from '../../records/paths.ts';
+import { ensureSearchAttributes } from '../../workers/search-attributes.ts';
 import { SERVER_STOP_MS, WORKER_STOP_MS } from '../../workers/stop-times.ts';
-import { SEARCH_ATTRIBUTES } from '../../workflows/contract.ts';
 import { signalGroup, type SupervisedChild } from './child.ts';
 import { connectClient, serverIsConfigured } from './connection.ts';
 import { workerPorts } from './ports.ts';
-import { ensureSearchAttributes, startDevServer } from './server.ts';
+import { startDevServer } from './server.ts';
 import { stopTracing } from '../../workers/tracing.ts';
 import { isAlive, readState, updateState } from './state.ts';
 import type { WorkerPorts } from './state.ts';
@@ -54,7 +54,7 @@ export async function bringUp(
   const launcher = { pid: process.pid, marker: path.basename(process.argv[1] ?? 'node') };
   // Before the server: a second command that starts now waits for ours.
   if (!kept) await updateState(data, ({ address: _, ...state }) => ({ ...state, launcher }));
-  const server = external ? undefined : await startDevServer(data, SEARCH_ATTRIBUTES, messages.warn);
+  const server = external ? undefined : await startDevServer(data, messages.warn);
   const client = server?.client ?? (await connectClient(undefined, 15_000));
   const address = server?.address ?? process.env['TEMPORAL_ADDRESS'] ?? 'the configured server';
   const joined = kept && (server ? server.child === undefined : before.address === address);
@@ -78,7 +78,7 @@ export async function bringUp(
   };
   onStarted(kill);
   try {
-    if (external) await ensureSearchAttributes(client, SEARCH_ATTRIBUTES);
+    if (external) await ensureSearchAttributes(client.connection, client.options.namespace);
     if (joined) {
       messages.info(`Using the workers that process ${before.launcher?.pid} keeps up for this data folder.`);
     } else {
