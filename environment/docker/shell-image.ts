@@ -16,7 +16,7 @@ import { UserError } from '../errors.ts';
 export const SHELL_IMAGE = 'terminal-rsi/shell:1';
 
 const run = promisify(execFile);
-const path = 'PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin';
+export const IMAGE_PATH = 'PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin';
 const label = 'terminal-rsi.image=shell';
 
 /**
@@ -50,7 +50,7 @@ export async function hasImage(docker: Docker, name: string): Promise<boolean> {
   }
 }
 
-async function hasCommand(name: string): Promise<boolean> {
+export async function hasCommand(name: string): Promise<boolean> {
   return run(name, ['--version']).then(
     () => true,
     () => false,
@@ -86,14 +86,14 @@ async function importFromPackages(docker: Docker, work: string): Promise<void> {
   await writeFile(join(root, 'etc/group'), 'root:x:0:\n');
   const archive = join(work, 'root.tar');
   await run('tar', ['-C', root, '--owner=0', '--group=0', '--numeric-owner', '-cf', archive, '.']);
-  await importArchive(docker, archive);
+  await importArchive(docker, archive, SHELL_IMAGE, [`ENV ${IMAGE_PATH}`, `LABEL ${label}`, 'WORKDIR /app', 'CMD ["/bin/bash"]']);
 }
 
-async function importArchive(docker: Docker, archive: string): Promise<void> {
-  const [repo = '', tag = ''] = SHELL_IMAGE.split(':');
+/** Makes an image of one layer from a tar file. */
+export async function importArchive(docker: Docker, archive: string, image: string, changes: readonly string[]): Promise<void> {
+  const [repo = '', tag = ''] = image.split(':');
   // The published types know neither this call's options nor its stream.
   const importImage = docker.importImage.bind(docker) as unknown as (file: string, options: object) => Promise<NodeJS.ReadableStream>;
-  const changes = ['CMD ["/bin/bash"]', `ENV ${path}`, `LABEL ${label}`, 'WORKDIR /app'];
   await finished(docker, await importImage(archive, { repo, tag, changes }));
 }
 
@@ -101,7 +101,7 @@ async function buildFromDebian(docker: Docker): Promise<void> {
   const context = pack();
   context.entry(
     { name: 'Dockerfile' },
-    `FROM debian:bookworm-slim\nENV ${path}\nLABEL ${label}\nRUN ln -sf bash /bin/sh\nWORKDIR /app\nCMD ["/bin/bash"]\n`,
+    `FROM debian:bookworm-slim\nENV ${IMAGE_PATH}\nLABEL ${label}\nRUN ln -sf bash /bin/sh\nWORKDIR /app\nCMD ["/bin/bash"]\n`,
   );
   context.finalize();
   await finished(docker, await docker.buildImage(context as unknown as NodeJS.ReadableStream, { t: SHELL_IMAGE }));
