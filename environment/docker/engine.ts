@@ -1,20 +1,34 @@
 /** What the Docker engine's answers mean, and removing a container for good. */
+import { setTimeout as sleep } from 'node:timers/promises';
 import type Docker from 'dockerode';
 import { EngineLostError, InfrastructureError, TaskError, UserError } from '../errors.ts';
 
-/** Removes a container by force, with its volumes. One that is gone or going is success. */
+/** How often, and how long after each other, a removal is tried and looked after: about ten seconds in all. */
+const removalAttempts = 8;
+const removalPauseMs = 80;
+
+/** Removes a container by force, with its volumes, and sees it gone. One that is gone or going is success. */
 export async function remove(container: Docker.Container): Promise<void> {
-  for (let attempt = 1; ; attempt++) {
+  let failure: unknown = new InfrastructureError(`the container ${container.id} does not go away`);
+  for (let attempt = 0; attempt < removalAttempts; attempt++) {
+    if (attempt > 0) await sleep(removalPauseMs * 2 ** (attempt - 1));
     try {
       await container.remove({ force: true, v: true });
-      return;
     } catch (error) {
       if (statusOf(error) === 404) return;
-      if (statusOf(error) === 409 && /already in progress/.test((error as Error).message)) return;
-      if (attempt === 3) throw error;
-      await new Promise((resolve) => setTimeout(resolve, 200 * attempt));
+      // In progress: by another caller, or by an earlier call whose answer was lost.
+      if (statusOf(error) !== 409) failure = error;
     }
+    if (await isGone(container)) return;
   }
+  throw failure;
+}
+
+async function isGone(container: Docker.Container): Promise<boolean> {
+  return container.inspect().then(
+    () => false,
+    (error: unknown) => statusOf(error) === 404,
+  );
 }
 
 /** An error of the engine as one of ours; `action` completes "cannot …". */
@@ -32,4 +46,26 @@ export function typed(error: unknown, action: string): Error {
 /** The HTTP status of an engine's refusal. */
 export function statusOf(error: unknown): number | undefined {
   return (error as { statusCode?: number }).statusCode;
+}
+
+/** Lets a number of actions run at the same time; the others wait in order. */
+export class Semaphore {
+  #free: number;
+  readonly #waiting: (() => void)[] = [];
+
+  constructor(slots: number) {
+    this.#free = slots;
+  }
+
+  async run<T>(action: () => Promise<T>): Promise<T> {
+    if (this.#free > 0) this.#free--;
+    else await new Promise<void>((resolve) => this.#waiting.push(resolve));
+    try {
+      return await action();
+    } finally {
+      const next = this.#waiting.shift();
+      if (next) next();
+      else this.#free++;
+    }
+  }
 }

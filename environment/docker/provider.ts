@@ -12,11 +12,11 @@ import { createHash } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
 import Docker from 'dockerode';
 import { z } from 'zod';
-import { remove, statusOf, typed } from './engine.ts';
+import { remove, Semaphore, statusOf, typed } from './engine.ts';
 import { putFiles } from './files.ts';
 import { DockerSandbox } from './sandbox.ts';
 import { fate, identify } from '../../workers/process-identity.ts';
-import { TaskError, UserError } from '../errors.ts';
+import { InfrastructureError, TaskError, UserError } from '../errors.ts';
 import { ensureShellImage, finished, hasImage, SHELL_IMAGE } from './shell-image.ts';
 import type { Sandbox, SandboxLabels, SandboxProvider, Task } from '../types.ts';
 
@@ -88,7 +88,11 @@ export class DockerProvider implements SandboxProvider {
       const container = await this.#starts.run(async () => {
         signal?.throwIfAborted();
         const created = await this.#create(name, task, labels);
-        sandbox = new DockerSandbox(created, task, () => this.#live.delete(name));
+        sandbox = new DockerSandbox(created, task, {
+          user: '',
+          setNetwork: () => Promise.reject(new InfrastructureError('the network of a container cannot be changed')),
+          closed: () => this.#live.delete(name),
+        });
         this.#live.set(name, sandbox);
         await putFiles(created, task.environment.files, '/');
         await created.start();
@@ -214,27 +218,6 @@ export class DockerProvider implements SandboxProvider {
       throw new UserError(
         `the image ${name} is not on this machine and cannot be pulled: ${(error as Error).message}. Load it with docker load or docker build, or use the tasks that start FROM ${SHELL_IMAGE}`,
       );
-    }
-  }
-}
-
-class Semaphore {
-  #free: number;
-  readonly #waiting: (() => void)[] = [];
-
-  constructor(slots: number) {
-    this.#free = slots;
-  }
-
-  async run<T>(action: () => Promise<T>): Promise<T> {
-    if (this.#free > 0) this.#free--;
-    else await new Promise<void>((resolve) => this.#waiting.push(resolve));
-    try {
-      return await action();
-    } finally {
-      const next = this.#waiting.shift();
-      if (next) next();
-      else this.#free++;
     }
   }
 }

@@ -3,21 +3,30 @@ import type Docker from 'dockerode';
 import { remove, typed } from './engine.ts';
 import { ContainerShell } from './exec.ts';
 import { getFiles, putFiles } from './files.ts';
-import type { DownloadLimit, ExecOptions, ExecResult, FileTree, Sandbox, Task } from '../types.ts';
+import type { DownloadLimit, ExecOptions, ExecResult, FileTree, NetworkPolicy, Sandbox, Task } from '../types.ts';
+
+/** What only the provider knows of a container. */
+export interface SandboxHooks {
+  /** The image's user, who runs what names no other; '' = root. */
+  readonly user: string;
+  setNetwork(policy: NetworkPolicy): Promise<void>;
+  /** Called once the container is removed. */
+  closed(): void;
+}
 
 export class DockerSandbox implements Sandbox {
   readonly kind = 'docker';
   readonly #container: Docker.Container;
   readonly #shell: ContainerShell;
   readonly #workdir: string;
-  readonly #onClosed: () => void;
+  readonly #hooks: SandboxHooks;
   #closing: Promise<void> | undefined;
 
-  constructor(container: Docker.Container, task: Task, onClosed: () => void) {
+  constructor(container: Docker.Container, task: Task, hooks: SandboxHooks) {
     this.#container = container;
     this.#shell = new ContainerShell(container);
     this.#workdir = task.workdir;
-    this.#onClosed = onClosed;
+    this.#hooks = hooks;
   }
 
   async exec(command: string, options: ExecOptions): Promise<ExecResult> {
@@ -47,12 +56,18 @@ export class DockerSandbox implements Sandbox {
     return (await this.download(path)).get('')?.data;
   }
 
+  async setNetwork(policy: NetworkPolicy): Promise<void> {
+    await this.#hooks.setNetwork(policy).catch((error: unknown) => {
+      throw typed(error, `change the network to ${policy.mode}`);
+    });
+  }
+
   close(): Promise<void> {
     this.#shell.close();
     // A failed removal is left to the sweeper: an episode's result must not be lost for it.
     this.#closing ??= remove(this.#container)
       .catch(() => undefined)
-      .finally(this.#onClosed);
+      .finally(() => this.#hooks.closed());
     return this.#closing;
   }
 }
