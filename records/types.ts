@@ -28,6 +28,7 @@ export type ArtifactKind =
   | 'calibration' // JSON: valid checks per task and family statistics
   | 'metrics' // JSON: training metrics of one activity
   | 'evaluation' // JSON: EvaluationTable
-  | 'result' // JSON: RunResult
+  | 'result' // JSON: RunResult, or of episodes outside a run JobResult
+  | 'trials' // JSON lines of PlannedTrial: the episodes of a job
   | 'stage' // JSON: StageResult without what differs between equal runs
   | 'history'; // JSON: a workflow's history as Temporal exports it

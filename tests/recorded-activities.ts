@@ -6,6 +6,7 @@ import { createHash } from 'node:crypto';
 import { ApplicationFailure } from '@temporalio/common';
 import type { ArtifactKind, ArtifactRef } from '../records/types.ts';
 import type { PpoMetrics } from '../policy/types.ts';
+import type { TrialSummary } from '../workflows/job-contract.ts';
 import type { EvaluateResult, GpuActivities, RolloutActivities, StageResult, SuiteListing, TaskListing } from '../workflows/contract.ts';
 
 export interface Call {
@@ -24,6 +25,9 @@ export interface Behaviour {
   readonly rejected?: readonly string[];
   /** Stages that `openStage` finds finished. */
   readonly finished?: Readonly<Record<string, StageResult>>;
+  /** Trials of a job; 3 where not given. Each passes unless `trial` says otherwise. */
+  readonly trials?: number;
+  readonly trial?: (index: number) => Partial<TrialSummary>;
   /** Awaited before an activity answers. */
   readonly before?: (call: Call) => Promise<void> | undefined;
 }
@@ -127,6 +131,31 @@ export function recordedActivities(behaviour: Behaviour = {}): { calls: Call[]; 
     async report(input) {
       await record('report', input);
       return { directory: `runs/${input.runKey}/report`, result: artifact('result', input.runKey) };
+    },
+    async openJob(input) {
+      await record('openJob', input);
+      const trials = behaviour.trials ?? 3;
+      return {
+        ...{ directory: '/data/jobs/job', source: 'some-tasks', tasks: trials, trials, plan: artifact('trials', input.config.dataset) },
+        ...{ refused: [], refusedCount: 0 },
+      };
+    },
+    async planTrials(input) {
+      await record('planTrials', input);
+      const places = Array.from({ length: input.count }, (_, index) => input.from + index).filter(
+        (place) => place < (behaviour.trials ?? 3),
+      );
+      return places.map((place) => ({ task: `task-${place}`, dir: `/tasks/task-${place}`, checksum: `${place}`, sample: 0 }));
+    },
+    async runTrial(input) {
+      await record('runTrial', input);
+      const { task, sample } = input.trial;
+      const passed = { outcome: 'passed', reward: 1, rewardValid: true, infraFailed: false, attempts: 1, seconds: 1 } as const;
+      return { name: `${task}__0000000`, task, sample, ...passed, ...behaviour.trial?.(Number(task.slice('task-'.length))) };
+    },
+    async closeJob(input) {
+      await record('closeJob', input);
+      return { result: artifact('result', input.job.runKey) };
     },
   };
   const gpu: GpuActivities = {

@@ -46,9 +46,28 @@ const training: ActivityOptions = {
   retry,
 };
 
-type Brief = Exclude<keyof RolloutActivities, 'calibrate' | 'rollout' | 'verify' | 'rewrite'>;
-export const { prepareRun, evaluate, reward, report, sweep, collectChunks, openStage, recordStage, closeRun } =
-  proxyActivities<Pick<RolloutActivities, Brief>>(brief);
+const trial: ActivityOptions = {
+  ...episodes,
+  // A task may set its agent no time limit; the heartbeat tells a trial that is at work from one that is gone.
+  startToCloseTimeout: '24h',
+};
+
+type Brief = Exclude<keyof RolloutActivities, 'calibrate' | 'rollout' | 'verify' | 'rewrite' | 'runTrial'>;
+export const {
+  prepareRun,
+  evaluate,
+  reward,
+  report,
+  sweep,
+  collectChunks,
+  openStage,
+  recordStage,
+  closeRun,
+  openJob,
+  planTrials,
+  closeJob,
+} = proxyActivities<Pick<RolloutActivities, Brief>>(brief);
 export const { calibrate, rollout, verify, rewrite } =
   proxyActivities<Pick<RolloutActivities, 'calibrate' | 'rollout' | 'verify' | 'rewrite'>>(episodes);
+export const { runTrial } = proxyActivities<Pick<RolloutActivities, 'runTrial'>>(trial);
 export const { fineTuneActor, warmUpCritic, jointPpo } = proxyActivities<GpuActivities>(training);

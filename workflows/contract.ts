@@ -7,6 +7,7 @@ import type { RewriteCounts } from '../method/rewrite-counts.ts';
 import type { FineTuneMetrics, PpoMetrics, WarmUpMetrics } from '../policy/types.ts';
 import type { ArtifactRef } from '../records/types.ts';
 import type { RunConfig } from './config.ts';
+import type { EpisodesActivities } from './job-contract.ts';
 
 export const TASK_QUEUE = 'terminal-rsi';
 export const GPU_TASK_QUEUE = 'terminal-rsi-gpu';
@@ -44,6 +45,8 @@ export interface TaskListing {
   readonly family: string;
   readonly tier: Tier;
   readonly checksum: string;
+  /** Absolute; absent for the built-in suites, whose place each worker knows. */
+  readonly dir?: string;
 }
 
 export interface EpisodeRequest {
@@ -493,7 +496,7 @@ export interface SweepResult {
 }
 
 /** Activities of queue `terminal-rsi`. */
-export interface RolloutActivities {
+export interface RolloutActivities extends EpisodesActivities {
   prepareRun(input: PrepareRunInput): Promise<PrepareRunResult>;
   calibrate(input: CalibrateInput): Promise<CalibrateResult>;
   rollout(input: RolloutInput): Promise<RolloutResult>;

@@ -3,4 +3,5 @@ export { episodeBatch } from './episodes.ts';
 export { evaluation } from './evaluation.ts';
 export { rprStage } from './rpr-stage.ts';
 export { rsrStage } from './rsr-stage.ts';
+export { taskEpisodes } from './task-episodes.ts';
 export { trainingRun } from './training-run.ts';

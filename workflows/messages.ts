@@ -5,6 +5,7 @@
 import { defineSearchAttributeKey } from '@temporalio/common';
 import { defineQuery, defineSignal, defineUpdate } from '@temporalio/workflow';
 import type { ProgressSignal, RunProgress } from './contract.ts';
+import type { JobProgress } from './job-contract.ts';
 
 export const pause = defineUpdate<string>('pause');
 export const resume = defineUpdate<string>('resume');
@@ -18,6 +19,8 @@ export interface ApproveStage {
 export const pauseRun = defineSignal('pauseRun');
 export const resumeRun = defineSignal('resumeRun');
 export const progress = defineQuery<RunProgress>('progress');
+/** Of `taskEpisodes`. */
+export const job = defineQuery<JobProgress>('job');
 /** From child workflows to the training run. */
 export const progressSignal = defineSignal<[ProgressSignal]>('progressUpdate');
 

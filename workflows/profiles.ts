@@ -103,17 +103,26 @@ export class ConfigError extends Error {
  * @throws ConfigError naming every bad field, its value and what was expected.
  */
 export function resolveConfig(input: unknown): RunConfig {
-  const given = input ?? {};
-  if (!isObject(given))
-    throw new ConfigError([{ path: 'input', value: given, expected: 'a JSON object such as {} or {"profile": "smoke"}' }]);
+  const given = objectOrNothing(input, '{} or {"profile": "smoke"}');
   const name = given['profile'] ?? 'quick';
   if (typeof name !== 'string' || !Object.hasOwn(profiles, name)) {
     throw new ConfigError([{ path: 'profile', value: name, expected: oneOf(Object.keys(profiles)) }]);
   }
-  const merged = mergeInput(profiles[name as RunConfig['profile']], given);
-  const parsed = runConfigSchema.safeParse(merged);
-  if (parsed.success) return withinOneHistory(parsed.data);
-  throw new ConfigError(parsed.error.issues.flatMap((issue) => fieldErrors(issue, merged)));
+  return withinOneHistory(checked(runConfigSchema, mergeInput(profiles[name as RunConfig['profile']], given)));
+}
+
+/** What a person gave as input: nothing is `{}`. */
+export function objectOrNothing(input: unknown, example: string): JsonObject {
+  const given = input ?? {};
+  if (!isObject(given)) throw new ConfigError([{ path: 'input', value: given, expected: `a JSON object such as ${example}` }]);
+  return given;
+}
+
+/** A complete object as `schema` has it. @throws ConfigError naming every bad field, its value and what was expected */
+export function checked<T>(schema: z.ZodType<T>, merged: unknown): T {
+  const parsed = schema.safeParse(merged);
+  if (parsed.success) return parsed.data;
+  throw new ConfigError(parsed.error.issues.flatMap((issue) => fieldErrors(issue, merged, schema)));
 }
 
 /** The value of a per-round list in round `round` (1-based): a shorter list repeats its last entry. */
@@ -167,12 +176,12 @@ export function mergeInput(base: unknown, over: unknown): unknown {
   return result;
 }
 
-function fieldErrors(issue: z.core.$ZodIssue, merged: unknown): FieldError[] {
+function fieldErrors(issue: z.core.$ZodIssue, merged: unknown, schema: z.ZodType): FieldError[] {
   const path = issue.path.map(String);
   if (issue.code === 'unrecognized_keys') {
     const known = Object.keys(
       (valueAt(
-        schemaOf(),
+        z.toJSONSchema(schema),
         path.flatMap((key) => ['properties', key]),
       )?.['properties'] as JsonObject | undefined) ?? {},
     );
@@ -182,7 +191,8 @@ function fieldErrors(issue: z.core.$ZodIssue, merged: unknown): FieldError[] {
       expected: `no such field; the nearest known one is ${[...path, nearest(key, known)].join('.')}`,
     }));
   }
-  const expected = issue.code === 'custom' ? issue.message.replace(/^expected /, '') : accepted(schemaAt(path));
+  const said = issue.code === 'custom' || issue.code === 'invalid_format';
+  const expected = said ? issue.message.replace(/^expected /, '') : accepted(schemaAt(schema, path));
   return [{ path: path.join('.') || 'input', value: at(merged, path), expected }];
 }
 
@@ -193,12 +203,9 @@ function valueAt(value: unknown, path: readonly string[]): JsonObject | undefine
   const found = at(value, path);
   return isObject(found) ? found : undefined;
 }
-/** Made only when something is wrong: good runs do not pay for it. */
-function schemaOf(): JsonObject {
-  return z.toJSONSchema(runConfigSchema);
-}
-function schemaAt(path: readonly string[]): JsonObject {
-  let here = schemaOf();
+/** JSON Schema is made only when something is wrong: good runs do not pay for it. */
+function schemaAt(schema: z.ZodType, path: readonly string[]): JsonObject {
+  let here: JsonObject = z.toJSONSchema(schema);
   for (const key of path) here = valueAt(here, ['properties', key]) ?? valueAt(here, ['items']) ?? {};
   return here;
 }
