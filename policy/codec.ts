@@ -1,7 +1,7 @@
 /**
  * The one place that knows how an episode is laid out in tokens:
  *
- *     prompt       <|bos|> (<|shell|> or <|script|>) [<|runbook|> text] <|task|> instruction <|agent|>
+ *     prompt       <|bos|> (<|shell|>, <|script|> or <|terminus|>) [<|runbook|> text] <|task|> instruction <|agent|>
  *     reply        text <|end|>
  *     observation  <|obs|> text <|agent|>
  *
@@ -15,7 +15,10 @@ import { loadTokenizer, type PolicyTokenizer } from './tokenizer.ts';
 /** What stands for the middle of an observation that was cut. */
 const ELISION = '\n...\n';
 
-/** The codec of a policy directory. Throws UserError if its tokenizer lacks one of the layout's markers. */
+/**
+ * The codec of a policy directory. Throws UserError if its tokenizer lacks one of the layout's markers; `<|terminus|>` is asked for only by the
+ * prompt of that harness, because policies that never saw it lack it.
+ */
 export function loadCodec(policyDirectory: string): EpisodeCodec {
   return createCodec(loadTokenizer(policyDirectory), join(policyDirectory, 'tokenizer.json'));
 }
@@ -30,13 +33,14 @@ export function createCodec(tokenizer: PolicyTokenizer, place: string): EpisodeC
   const [bos, runbookMarker, task, agent, obs, end] = ['<|bos|>', '<|runbook|>', '<|task|>', '<|agent|>', '<|obs|>', '<|end|>'].map(
     marker,
   ) as [number, number, number, number, number, number];
-  const harnessMarker: Record<HarnessName, number> = { shell: marker('<|shell|>'), script: marker('<|script|>') };
+  const [shell, script] = [marker('<|shell|>'), marker('<|script|>')];
+  const harnessMarker = (harness: HarnessName): number => (harness === 'terminus' ? marker('<|terminus|>') : { shell, script }[harness]);
   const elision = tokenizer.encode(ELISION);
   return {
     endOfTurn: end,
     prompt: (harness, instruction, runbook) => [
       bos,
-      harnessMarker[harness],
+      harnessMarker(harness),
       ...(runbook === undefined ? [] : [runbookMarker, ...tokenizer.encode(runbook)]),
       task,
       ...tokenizer.encode(instruction),
