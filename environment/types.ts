@@ -293,7 +293,8 @@ export type StopReason =
   | 'context' // the policy's context is full
   | 'agent-timeout'
   | 'sandbox-died' // a command of the agent killed the sandbox, and one without it works
-  | 'terminal-ended'; // the shell in the terminal ended (`terminus`)
+  | 'terminal-ended' // the shell in the terminal ended (`terminus`)
+  | 'error'; // the environment or the agent's endpoint failed; in trials only (environment/trial/), where the error stands beside it
 
 /** One command and what came back. `script` turns hold several, `terminus` turns none. */
 export interface CommandRecord {
