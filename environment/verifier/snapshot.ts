@@ -3,17 +3,24 @@
  * Links, owners and times are not kept. Everything else of the sandbox (processes, planted files in /tests or
  * /logs) dies with it, which is why forging a reward there has no effect.
  *
- * Size limit: snapshots travel through the artifact store, so they hold 1 MiB beyond what the task itself put into the
- * workdir. When an agent leaves more, its largest files are dropped (ties: last path first) and named in `dropped`.
+ * Size limit: snapshots travel through the artifact store, so they hold 1 MiB (or what the caller allows) beyond what the task itself
+ * put into the workdir. When an agent leaves more, its largest files are dropped (ties: last path first) and named in `dropped`.
  * The verifier then does not find them: the episode is judged, and it is the agent's fault.
  */
 import type { FileTree, Sandbox, Task, WorkspaceSnapshot } from '../types.ts';
 
-const extraBytes = 1024 * 1024;
+const defaultExtraBytes = 1024 * 1024;
 /** Time to list the directories. */
 const listTimeoutSec = 30;
 
-export async function takeSnapshot(sandbox: Sandbox, task: Task, episodeId: string, signal?: AbortSignal): Promise<WorkspaceSnapshot> {
+/** @param extraBytes how much the workdir may hold beyond the task's own files */
+export async function takeSnapshot(
+  sandbox: Sandbox,
+  task: Task,
+  episodeId: string,
+  signal?: AbortSignal,
+  extraBytes: number = defaultExtraBytes,
+): Promise<WorkspaceSnapshot> {
   const prefix = `${task.workdir.slice(1)}/`;
   let limit = extraBytes;
   for (const [path, entry] of task.environment.files) if (path.startsWith(prefix)) limit += entry.data.length;
