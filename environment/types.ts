@@ -53,6 +53,8 @@ export interface TaskPhase {
   readonly verifierMode?: 'shared' | 'separate';
   /** `[verifier.environment]`, or an image of its own from tests/Dockerfile: where a separate verifier runs instead of `environment`. */
   readonly verifierEnvironment?: EnvironmentSpec;
+  /** The workdir in `verifierEnvironment`; present with it. */
+  readonly verifierWorkdir?: string;
   /** Run after the agent and before the artifacts are collected. */
   readonly collect?: readonly CollectHook[];
   /** What is carried to a separate verifier beside the workdir, and kept as artifacts of the episode. */

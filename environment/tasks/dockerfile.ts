@@ -1,11 +1,12 @@
 /**
- * Reads the subset of Dockerfile that an environment may use: FROM, COPY, ENV, WORKDIR and RUN, one stage. Both sandboxes
- * start from the same parsed form, so nothing is built per task. Whatever else stands there is refused by name: an
- * instruction that is silently skipped would give the agent another environment than the task's author meant.
+ * Reads the Dockerfiles that need no build: FROM, COPY, ENV, WORKDIR and RUN, one stage. Both sandboxes start such an environment from
+ * the parsed form. Whatever else stands there is refused by name, and the environment is one to be built: an instruction that is
+ * silently skipped would give the agent another environment than the task's author meant.
  *
  * One liberty: files are copied before the RUN lines run, whatever their order in the file.
  */
 import { posix } from 'node:path';
+import { logicalLines } from './dockerfile-lines.ts';
 import { TaskError } from '../errors.ts';
 import type { FileEntry, FileTree } from '../types.ts';
 
@@ -35,7 +36,11 @@ export function parseDockerfile(text: string, context: FileTree, place: string):
       throw new TaskError(`${place}:${number}: ${reason}`);
     };
     const expand = (value: string): string =>
-      value.replace(/\$(?:\{(\w+)\}|(\w+))/g, (_, braced?: string, bare?: string) => env[braced ?? bare ?? ''] ?? '');
+      value.replace(
+        /\$(?:\{(\w+)([^}]*)\}|(\w+))/g,
+        (found, braced?: string, operator?: string, bare?: string) =>
+          (operator ? undefined : env[braced ?? bare ?? '']) ?? refuse(`${found}; expected variables that ENV sets above`),
+      );
     if (image === undefined && instruction.toUpperCase() !== 'FROM') refuse(`${instruction} before FROM; expected FROM first`);
     switch (instruction.toUpperCase()) {
       case 'FROM': {
@@ -105,24 +110,6 @@ function copy(rest: string, expand: (value: string) => string, target: CopyTarge
     if (below.length === 0) refuse(`COPY ${word}: no such file or directory in environment/`);
     for (const [path, entry] of below) put(posix.join(base, path.slice(prefix.length)), entry);
   }
-}
-
-/** Lines with `\` continuations joined; comments and empty lines removed. `number` is where the line starts. */
-function logicalLines(text: string): { line: string; number: number }[] {
-  const result: { line: string; number: number }[] = [];
-  let open: { line: string; number: number } | undefined;
-  text.split(/\r?\n/).forEach((raw, index) => {
-    if (/^\s*(#.*)?$/.test(raw)) return;
-    const continued = /\\\s*$/.test(raw);
-    const part = continued ? raw.replace(/\\\s*$/, '') : raw;
-    open ??= { line: '', number: index + 1 };
-    open.line += open.line === '' ? part.trimStart() : part;
-    if (continued) return;
-    result.push(open);
-    open = undefined;
-  });
-  if (open) result.push(open);
-  return result;
 }
 
 /** `K=V K2="V 2"` or the old form `K V`. */

@@ -1,23 +1,21 @@
 /**
- * Loads tasks from directories in Harbor's task format: task.toml, instruction.md, environment/, tests/, solution/.
- * Unknown keys are reported through the logger and ignored, as Harbor does; wrong values and features that neither
- * sandbox has are a TaskError that names file, key, value and what was expected.
+ * Loads tasks from directories in Harbor's task format: task.toml, instruction.md, environment/, tests/, solution/, steps/.
+ * Unknown keys are reported through the logger and ignored, as Harbor does; wrong values and what cannot be run here are
+ * a TaskError that names file, key, value and what was expected.
  */
-import { createHash } from 'node:crypto';
-import { readdirSync, readFileSync, statSync } from 'node:fs';
-import { basename, join } from 'node:path';
-import { parse } from 'smol-toml';
-import { parseDockerfile } from './dockerfile.ts';
+import { readdirSync } from 'node:fs';
+import { basename, join, resolve } from 'node:path';
 import { TaskError } from '../errors.ts';
-import { readTaskToml } from './task-toml.ts';
-import type { FileTree, Task } from '../types.ts';
+import { environmentSpec } from './environment-spec.ts';
+import { withoutIgnored } from './ignore-rules.ts';
+import { healthcheckOf, readPhase, readSteps, type TaskSource } from './phases.ts';
+import { checksum, readTree, subtree, textOf } from './task-files.ts';
+import { readTaskToml, type TaskLogger } from './task-toml.ts';
+import type { Task, TaskPhase, TaskStep, Tier } from '../types.ts';
 
-export interface TaskLogger {
-  warn(message: string): void;
-}
+export type { TaskLogger } from './task-toml.ts';
 
-/** The environment of a task without a WORKDIR. */
-const defaultWorkdir = '/app';
+const tiers: readonly string[] = ['easy', 'medium', 'hard', 'extreme'] satisfies Tier[];
 
 /**
  * Loads one task directory. Reads synchronously: a task is a handful of small files, and hundreds of them load several
@@ -65,110 +63,21 @@ export class TaskCache {
   }
 }
 
-function load(directory: string, logger: TaskLogger | undefined): Task {
-  const files = readTree(directory);
-  const text = (path: string): string => {
-    const file = files.get(path);
-    if (!file) throw new TaskError(`${join(directory, path)}: missing; expected in every task directory`);
-    return Buffer.from(file.data).toString('utf8');
-  };
-  const tomlPath = join(directory, 'task.toml');
-  let parsed: Record<string, unknown>;
-  try {
-    parsed = parse(text('task.toml'));
-  } catch (error) {
-    if (error instanceof TaskError) throw error;
-    throw new TaskError(`${tomlPath}: not valid TOML: ${(error as Error).message.split('\n')[0]}`);
-  }
-  const id = basename(directory);
-  const toml = readTaskToml(parsed, id, tomlPath, logger);
-  const context = subtree(files, 'environment/');
-  for (const name of ['docker-compose.yaml', 'docker-compose.yml']) {
-    if (context.has(name))
-      throw new TaskError(`${join(directory, 'environment', name)}: compose environments are not supported; expected a Dockerfile`);
-  }
-  const dockerfile = toml.dockerImage
-    ? { image: toml.dockerImage, env: {}, workdir: undefined, files: new Map() as FileTree, run: [] }
-    : parseDockerfile(text('environment/Dockerfile'), context, join(directory, 'environment/Dockerfile'));
-  const tests = subtree(files, 'tests/');
-  if (!tests.has('test.sh')) throw new TaskError(`${join(directory, 'tests/test.sh')}: missing; expected the verifier's script`);
-  const solution = subtree(files, 'solution/');
-  const workdir = toml.workdir ?? dockerfile.workdir ?? defaultWorkdir;
-  if (!workdir.startsWith('/') || workdir === '/')
-    throw new TaskError(`${tomlPath}: workdir ${workdir}; expected an absolute path other than /`);
-  return {
-    id,
-    dir: directory,
-    instruction: stripCanary(text('instruction.md')),
-    family: toml.family,
-    tier: toml.tier,
-    workdir,
-    agentTimeoutSec: toml.agentTimeoutSec,
-    verifierTimeoutSec: toml.verifierTimeoutSec,
-    verifierEnv: toml.verifierEnv,
-    solutionEnv: toml.solutionEnv,
-    environment: {
-      image: dockerfile.image,
-      env: { ...dockerfile.env, ...toml.env },
-      files: dockerfile.files,
-      run: dockerfile.run,
-      simple: true,
-      buildTimeoutSec: 600,
-      network: { mode: 'none' },
-      memoryMb: toml.memoryMb,
-      pidsLimit: 256,
-      needs: toml.needs,
-    },
-    tests,
-    ...(solution.size > 0 ? { solution } : {}),
-    checksum: checksum(files),
-  };
+/**
+ * One step as a task of its own: the step's instruction, agent, verifier, tests and solution, in the task's environment. Its health
+ * check is the step's alone; the task's own is for the environment's start.
+ */
+export function stepTask(task: Task, step: TaskStep): Task {
+  const { id, name, dir, family, tier, workdir, environment, checksum } = task;
+  return { id, ...(name === undefined ? {} : { name }), dir, family, tier, workdir, environment, checksum, ...phaseOf(step) };
 }
 
-/** All regular files below `root`, sorted by path. Only the executable bit of the mode is kept: git keeps no more. */
-function readTree(root: string): FileTree {
-  const files: FileTree = new Map();
-  const walk = (prefix: string): void => {
-    for (const entry of readdirSync(join(root, prefix), { withFileTypes: true })) {
-      const path = prefix === '' ? entry.name : `${prefix}/${entry.name}`;
-      const full = join(root, path);
-      if (entry.isDirectory()) walk(path);
-      else if (entry.isFile()) files.set(path, { data: readFileSync(full), mode: statSync(full).mode & 0o100 ? 0o755 : 0o644 });
-      else throw new TaskError(`${full}: neither a file nor a directory; expected no links in a task directory`);
-    }
-  };
-  try {
-    walk('');
-  } catch (error) {
-    if (error instanceof TaskError) throw error;
-    throw new TaskError(`${root}: cannot be read as a task directory: ${(error as Error).message}`);
-  }
-  return new Map([...files].sort(([a], [b]) => (a < b ? -1 : 1)));
+function phaseOf({ name: _name, workdirFiles: _files, minReward: _minimum, ...phase }: TaskStep): TaskPhase {
+  return phase;
 }
 
-function subtree(files: FileTree, prefix: string): FileTree {
-  const result: FileTree = new Map();
-  for (const [path, entry] of files) if (path.startsWith(prefix)) result.set(path.slice(prefix.length), entry);
-  return result;
-}
-
-function checksum(files: FileTree): string {
-  const hash = createHash('sha256');
-  for (const [path, entry] of files) hash.update(path).update('\0').update(entry.data);
-  return hash.digest('hex');
-}
-
-/** Harbor: leading canary lines (`<!-- …canary… -->`, `# …canary…`) and the blank lines after them are not shown to the agent. */
-function stripCanary(text: string): string {
-  const lines = text.split('\n');
-  let start = 0;
-  while (start < lines.length && /^\s*(<!--.*canary.*-->|#.*canary.*)\s*$/i.test(lines[start] ?? '')) start++;
-  if (start === 0) return text;
-  while (start < lines.length && (lines[start] ?? '').trim() === '') start++;
-  return lines.slice(start).join('\n');
-}
-
-function taskDirectories(directory: string): string[] {
+/** Directories with a task.toml at or below `directory`, ordered by path. @throws TaskError */
+export function taskDirectories(directory: string): string[] {
   let entries;
   try {
     entries = readdirSync(directory, { withFileTypes: true });
@@ -176,6 +85,58 @@ function taskDirectories(directory: string): string[] {
     throw new TaskError(`${directory}: cannot be read as a suite: ${(error as Error).message}`);
   }
   if (entries.some((entry) => entry.name === 'task.toml')) return [directory];
-  const names = entries.filter((entry) => entry.isDirectory()).map((entry) => entry.name);
+  const names = entries.filter((entry) => entry.isDirectory() && !entry.name.startsWith('.')).map((entry) => entry.name);
   return names.sort().flatMap((name) => taskDirectories(join(directory, name)));
+}
+
+function load(directory: string, logger: TaskLogger | undefined): Task {
+  const files = readTree(directory);
+  const tomlFile = join(directory, 'task.toml');
+  const text = textOf(files, 'task.toml');
+  if (text === undefined) throw new TaskError(`${tomlFile}: missing; expected in every task directory`);
+  const toml = readTaskToml(text, tomlFile, logger);
+  const source: TaskSource = { directory, tomlFile, toml, files, kept: withoutIgnored(files), logger };
+  const { spec, workdir } = environmentSpec({
+    table: toml.environment,
+    files: subtree(files, 'environment'),
+    directory: join(directory, 'environment'),
+    dockerImage: toml.environment.docker_image,
+    tomlFile,
+    logger,
+  });
+  const steps = readSteps(source);
+  const id = basename(resolve(directory));
+  const task = {
+    id,
+    ...(toml.task ? { name: toml.task.name } : {}),
+    dir: directory,
+    ...classify(toml.metadata, id, tomlFile, logger),
+    workdir,
+    environment: spec,
+    checksum: checksum(files),
+  };
+  const [first] = steps;
+  if (!first) return { ...task, ...readPhase(source) };
+  const { healthcheck: _ofStep, ...phase } = phaseOf(first);
+  const { healthcheck } = toml.environment;
+  return {
+    ...task,
+    ...phase,
+    ...(healthcheck ? { healthcheck: healthcheckOf(healthcheck) } : {}),
+    steps,
+    rewardStrategy: toml.multi_step_reward_strategy ?? 'mean',
+  };
+}
+
+/** `[metadata]` is free in Harbor: what is not of this project's making is another thing of the same name. */
+function classify(
+  { family, tier }: Record<string, unknown>,
+  id: string,
+  tomlFile: string,
+  logger: TaskLogger | undefined,
+): Pick<Task, 'family' | 'tier'> {
+  const known = typeof tier === 'string' && tiers.includes(tier);
+  if (tier !== undefined && !known)
+    logger?.warn(`${tomlFile}: metadata.tier = ${JSON.stringify(tier)} is ignored; expected ${tiers.join(', ')}`);
+  return { family: typeof family === 'string' && family !== '' ? family : id, tier: known ? (tier as Tier) : 'medium' };
 }
