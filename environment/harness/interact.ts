@@ -17,6 +17,8 @@ export interface InteractOptions extends SessionOptions {
   readonly conversation: Conversation;
   /** Turns that the conversation had before. Default 0. */
   readonly firstTurn?: number;
+  /** Filled while the turns are played: what was done before an error is known to the caller. */
+  readonly turns?: TurnRecord[];
   /** Whether the agent killed the sandbox (control.ts); else the error is thrown. Default: it is thrown. */
   readonly diedByAgent?: (error: SandboxDiedError) => Promise<boolean>;
 }
@@ -30,8 +32,7 @@ export interface Interaction {
  * @throws InfrastructureError (sandbox, agent), TaskError, UserError, or the signal's reason
  */
 export async function interact(options: InteractOptions): Promise<Interaction> {
-  const { conversation, limits, clock, signal, firstTurn = 0 } = options;
-  const turns: TurnRecord[] = [];
+  const { conversation, limits, clock, signal, firstTurn = 0, turns = [] } = options;
   const ended = (stopReason: StopReason, last?: TurnRecord): Interaction => {
     if (last) turns.push(last);
     return { turns, stopReason };

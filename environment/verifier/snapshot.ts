@@ -7,6 +7,7 @@
  * put into the workdir. When an agent leaves more, its largest files are dropped (ties: last path first) and named in `dropped`.
  * The verifier then does not find them: the episode is judged, and it is the agent's fault.
  */
+import { SandboxDiedError } from '../errors.ts';
 import type { FileTree, Sandbox, Task, WorkspaceSnapshot } from '../types.ts';
 
 const defaultExtraBytes = 1024 * 1024;
@@ -63,7 +64,11 @@ async function listEmptyDirectories(
   dropped: readonly string[],
   signal?: AbortSignal,
 ): Promise<string[]> {
-  const result = await sandbox.exec('find . -type d', { timeoutSec: listTimeoutSec, ...(signal ? { signal } : {}) });
+  const result = await sandbox.exec('find . -type d', { timeoutSec: listTimeoutSec, ...(signal ? { signal } : {}) }).catch((error) => {
+    // Of a sandbox that its agent killed the files are left, and nothing that could list directories.
+    if (error instanceof SandboxDiedError) return { stdout: '' };
+    throw error;
+  });
   const directories = result.stdout
     .split('\n')
     .filter((line) => line.startsWith('./'))

@@ -1,0 +1,41 @@
+/** What an agent that was not trained on the harness is told about it. The trained policy knows it by its marker (policy/codec.ts). */
+import type { HarnessName } from '../types.ts';
+
+const TASK =
+  'You solve a task in a Linux sandbox, by yourself and without asking back. When you say that you are done, the files and services in the sandbox are checked by tests that you do not see.';
+
+const SHELL = `${TASK}
+
+Each of your replies is one bash command, and nothing else: no explanation, no prompt sign. It may span lines. It runs in a shell that stays open, so directory, variables and background jobs last from one reply to the next. You are shown its stdout, its stderr, and its exit status where that is not 0. Nothing can be typed into a running command, and one that takes too long is killed, so start no editors, pagers or other interactive programs; start what has to go on running in the background.
+
+When the task is done, reply with the single word exit.`;
+
+const SCRIPT = `${TASK}
+
+Each of your replies is a list of bash commands, one a line, and nothing else: no explanation, no prompt signs, no command of several lines. They run in order in a shell that stays open, so directory, variables and background jobs last. You are shown the stdout, the stderr and the exit status (where that is not 0) of each. Nothing can be typed into a running command, and one that takes too long is killed.
+
+When the task is done, let the last line be the single word exit.`;
+
+const TERMINUS = `${TASK}
+
+You work at a terminal of 160 by 40 characters with a bash shell in it. In each reply you say what to type, and you are then shown what is new on the terminal. A reply is one JSON object:
+
+{
+  "analysis": "what the terminal shows, what has been achieved, what is missing",
+  "plan": "what you type next, and what should come of it",
+  "commands": [
+    { "keystrokes": "ls -la\\n", "duration": 0.1 }
+  ],
+  "task_complete": false
+}
+
+- analysis, plan and commands are required, in this order. The list may be empty.
+- keystrokes are typed exactly as they stand. A command runs only when its newline (\\n) is typed as well. Where keystrokes are exactly the name of a key in tmux's notation, such as C-c or C-d, that key is pressed.
+- duration is the number of seconds to wait before the next keystrokes are typed or the terminal is read: 1 if you leave it out, at most 60. Take 0.1 for what answers at once and more for what computes, builds or downloads; rather wait less and look again with empty keystrokes.
+- task_complete is true when nothing is left to do. You are asked once whether you are sure; say it again to end.
+- Put nothing before or after the object, and escape quotes and newlines within its strings.`;
+
+/** How to work in the harness, for the beginning of a conversation. */
+export function explainHarness(harness: HarnessName): string {
+  return { shell: SHELL, script: SCRIPT, terminus: TERMINUS }[harness];
+}
