@@ -43,6 +43,8 @@ export interface TrialFiles {
 }
 export interface TrialStep {
   readonly name: string;
+  /** The step's own; absent: the trial's. */
+  readonly instruction?: string;
   /** Places in `record.turns`: [first, after the last). */
   readonly turns: readonly [number, number];
   readonly verdict: Verdict;
