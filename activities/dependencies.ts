@@ -15,9 +15,17 @@ export interface RolloutDependencies {
   readonly numerics?: () => Promise<Numerics>;
   provider(kind: SandboxKind): SandboxProvider;
   /** Throws TaskError when the directory is not the task that the listing names. */
-  task(listing: Pick<TaskListing, 'suite' | 'id' | 'checksum'>): Promise<Task>;
+  task(listing: Pick<TaskListing, 'suite' | 'id' | 'checksum' | 'dir'>): Promise<Task>;
+  /** The tasks of a dataset that the globs leave, in order. Throws TaskError where there is no dataset, or none of its tasks loads. */
+  dataset(place: string, globs: { readonly include: readonly string[]; readonly exclude: readonly string[] }): Promise<LoadedTasks>;
   /** Codec and context length in tokens of the policy in this directory. */
   policy(directory: string): Promise<PolicyText>;
+}
+export interface LoadedTasks {
+  readonly name: string;
+  readonly tasks: readonly Task[];
+  /** Those that do not load. */
+  readonly failed: readonly { readonly task: string; readonly reason: string }[];
 }
 export interface Numerics {
   readonly device: string;

@@ -5,12 +5,14 @@ import type { RolloutDependencies } from './dependencies.ts';
 import { evaluate } from './evaluate.ts';
 import { activity } from './failures.ts';
 import { beating } from './heartbeat.ts';
+import { closeJob, openJob, planTrials } from './jobs.ts';
 import { prepareRun } from './prepare-run.ts';
 import { closeRun, openStage, recordStage } from './record-stage.ts';
 import { report } from './report.ts';
 import { reward } from './reward.ts';
 import { rewrite } from './rewrite.ts';
 import { rollout } from './rollout.ts';
+import { runTrial } from './run-trial.ts';
 import { verify } from './verify.ts';
 
 export function createRolloutActivities(deps: RolloutDependencies): RolloutActivities {
@@ -27,6 +29,10 @@ export function createRolloutActivities(deps: RolloutDependencies): RolloutActiv
     openStage: activity(beating((input) => openStage(deps, input))),
     recordStage: activity(beating((input) => recordStage(deps, input))),
     closeRun: activity(beating((input) => closeRun(deps, input))),
+    openJob: activity(beating((input) => openJob(deps, input))),
+    planTrials: activity(beating((input) => planTrials(deps, input))),
+    runTrial: activity((input) => runTrial(deps, input)),
+    closeJob: activity(beating((input) => closeJob(deps, input))),
     sweep: activity(beating(async ({ runKey, sandbox }) => ({ removed: await deps.provider(sandbox).sweep(runKey) }))),
   };
 }

@@ -7,7 +7,7 @@ import { availableParallelism } from 'node:os';
 import { InfrastructureError } from '../environment/errors.ts';
 import { runEpisode } from '../environment/harness/harness.ts';
 import type { EpisodeResult } from '../environment/harness/harness.ts';
-import type { EpisodeRecord, Sampler } from '../environment/types.ts';
+import type { EpisodeRecord } from '../environment/types.ts';
 import type { EpisodeRequest, RolloutInput, RolloutResult } from '../workflows/contract.ts';
 import { forEachConcurrently } from './concurrency.ts';
 import type { RolloutDependencies } from './dependencies.ts';
@@ -16,6 +16,7 @@ import { startHeartbeat } from './heartbeat.ts';
 import { Journal } from './journal.ts';
 import { startingAgain } from './lost-parts.ts';
 import { countEpisode } from './metrics.ts';
+import { ownSessions } from './session-names.ts';
 
 /** A container costs tens of megabytes and its start a core for a moment; an embedded sandbox costs next to nothing. */
 const DOCKER_EPISODES = Math.max(8, 4 * availableParallelism());
@@ -25,6 +26,7 @@ export async function rollout(deps: RolloutDependencies, input: RolloutInput): P
   const { key, chunk, runSeed, sandbox, temperature, rollout: limits, episodes, policy } = input;
   const text = await deps.policy(await store.directory(policy));
   const provider = deps.provider(sandbox);
+  const { workflowExecution: workflow } = activityInfo();
   const inputs = { policy: policy.sha256, runSeed, sandbox, temperature, limits, tasks: episodes.map(({ task }) => task.checksum) };
   const journal = await Journal.open<EpisodeResult>(journalFile(data, key, String(chunk)), inputs);
   let restarts = 0;
@@ -46,9 +48,10 @@ export async function rollout(deps: RolloutDependencies, input: RolloutInput): P
           turnSeed: (turn) => episodeSeed(runSeed, key, request, turn),
           provider,
           runKey: key.runKey,
+          ...(workflow ? { workflow } : {}),
           limits,
           ...text,
-          sampler: named(deps.sampler, `${key.runKey}/${activityInfo().attempt}/${restart}`, () => turns++),
+          sampler: ownSessions(deps.sampler, `${key.runKey}/${activityInfo().attempt}/${restart}`, () => turns++),
           policy: policy.sha256,
           temperature,
           signal,
@@ -91,16 +94,4 @@ export async function rollout(deps: RolloutDependencies, input: RolloutInput): P
 function timeouts({ turns, stopReason }: EpisodeRecord): number {
   const commands = turns.flatMap((turn) => turn.commands).filter(({ timedOut }) => timedOut).length;
   return commands + (stopReason === 'agent-timeout' ? 1 : 0);
-}
-
-/** Session names that neither another run nor an earlier attempt of this one uses. `answered`: after each turn, the progress of long episodes. */
-function named(sampler: Sampler, prefix: string, answered: () => void): Sampler {
-  return {
-    async sample(request, signal) {
-      const result = await sampler.sample({ ...request, sessionId: `${prefix}/${request.sessionId}` }, signal);
-      answered();
-      return result;
-    },
-    endSession: (sessionId) => sampler.endSession(`${prefix}/${sessionId}`),
-  };
 }

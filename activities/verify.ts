@@ -2,7 +2,7 @@
  * Verifies one chunk: every episode in a fresh sandbox that the agent never touched. Where the verifier gives no verdict
  * it is tried again (judge.ts); what still has none is recorded so, never scored 0.
  */
-import { cancellationSignal } from '@temporalio/activity';
+import { activityInfo, cancellationSignal } from '@temporalio/activity';
 import { availableParallelism } from 'node:os';
 import { InfrastructureError, TaskError } from '../environment/errors.ts';
 import type { EpisodeRecord, EpisodeVerdict, Verdict, WorkspaceSnapshot } from '../environment/types.ts';
@@ -26,6 +26,7 @@ export async function verify(deps: RolloutDependencies, input: VerifyInput): Pro
     (await store.readJsonLines<WorkspaceSnapshot>(input.snapshots)).map((snapshot) => [snapshot.episodeId, snapshot]),
   );
   const provider = deps.provider(sandbox);
+  const { workflowExecution: workflow } = activityInfo();
   const inputs = { sandbox, snapshots: input.snapshots.sha256 };
   const journal = await Journal.open<EpisodeVerdict>(journalFile(data, key, `${chunk}-verdicts`), inputs);
   const tries = await Journal.open<string>(journalFile(data, key, `${chunk}-tries`), inputs);
@@ -37,7 +38,7 @@ export async function verify(deps: RolloutDependencies, input: VerifyInput): Pro
       const snapshot = snapshots.get(episodeId);
       if (!snapshot) throw new TaskError(`episode ${episodeId} has no snapshot in ${input.snapshots.uri}`);
       const task = await deps.task({ suite, id: taskId, checksum: record.taskChecksum });
-      const options = { task, snapshot, provider, runKey: key.runKey, tries, signal };
+      const options = { task, snapshot, provider, runKey: key.runKey, ...(workflow ? { workflow } : {}), tries, signal };
       const verdict = await startingAgain(signal, () => judge(options));
       await journal.append(episodeId, { ...verdict, episodeId, suite, taskId, family, tier });
       countVerdict(key, verdict);

@@ -33,18 +33,24 @@ const TEMPORARY = '.tmp';
 /**
  * Writes a trial's folder.
  * @param jobDirectory absolute
+ * @param beside more files for the folder
  * @returns false where one of that name was there already, and is left as it is
  * @throws InfrastructureError (disk)
  */
-export async function writeTrial(jobDirectory: string, trial: Trial): Promise<boolean> {
+export async function writeTrial(jobDirectory: string, trial: Trial, beside: FileTree = new Map()): Promise<boolean> {
   const target = path.join(jobDirectory, segment(trial.name));
   return await onStorage(target, async () => {
     if (await exists(path.join(target, 'result.json'))) return false;
     const temporary = path.join(jobDirectory, TEMPORARY, `${trial.name}-${randomUUID()}`);
     try {
-      await writeTree(temporary, trialFiles(trial, jobDirectory));
-      await rm(target, { recursive: true, force: true }); // one without a result: what a broken-off Harbor leaves
-      await rename(temporary, target);
+      await writeTree(temporary, new Map([...trialFiles(trial, jobDirectory), ...beside]));
+      // Never over a folder that is there: of two attempts that end at the same moment one would remove the other's.
+      await rename(temporary, target).catch(async (error: unknown) => {
+        if (!['ENOTEMPTY', 'EEXIST'].includes((error as NodeJS.ErrnoException).code ?? '')) throw error;
+        if (await exists(path.join(target, 'result.json'))) throw error;
+        await rm(target, { recursive: true, force: true }); // one without a result: what a broken-off Harbor leaves
+        await rename(temporary, target);
+      });
       return true;
     } catch (error) {
       // Another attempt was faster.

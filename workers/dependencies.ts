@@ -1,6 +1,7 @@
 /** What the workers' activities are built from: the artifact store, sandboxes, tasks, policies and the trainer's clients. */
 import { readFile } from 'node:fs/promises';
 import path from 'node:path';
+import { loadDataset } from '../activities/dataset-tasks.ts';
 import { countArtifact } from '../activities/metrics.ts';
 import type { GpuDependencies, Numerics, PolicyText, RolloutDependencies, TrainerSupervisor } from '../activities/dependencies.ts';
 import { DockerProvider } from '../environment/docker/provider.ts';
@@ -34,8 +35,8 @@ export function rolloutDependencies(logger: Logger): RolloutDependencies & { clo
       if (!provider) providers.set(kind, (provider = kind === 'docker' ? new DockerProvider() : new EmbeddedProvider()));
       return provider;
     },
-    async task({ suite, id, checksum }) {
-      const directory = path.join(suiteDirectory(suite), id);
+    async task({ suite, id, checksum, dir }) {
+      const directory = dir ?? path.join(suiteDirectory(suite), id);
       const task = await tasks.load(directory);
       if (task.checksum !== checksum) {
         throw new TaskError(
@@ -44,6 +45,7 @@ export function rolloutDependencies(logger: Logger): RolloutDependencies & { clo
       }
       return task;
     },
+    dataset: (place, globs) => loadDataset(place, globs, (directory) => tasks.load(directory)),
     policy(directory) {
       const known = policies.get(directory) ?? readPolicy(directory);
       policies.set(directory, known);

@@ -61,6 +61,8 @@ export interface TrialSummary {
 export interface CloseJobInput {
   readonly job: EpisodesJob;
   readonly opened: OpenJobResult;
+  /** Milliseconds since the epoch (workflow time). */
+  readonly startedAt: number;
 }
 export interface CloseJobResult {
   /** Kind `result`: JSON of records/job-result.ts, with every trial's summary. */

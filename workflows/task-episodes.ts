@@ -192,7 +192,9 @@ class Job {
   }
 
   async #close(opened: OpenJobResult): Promise<TaskEpisodesResult> {
-    const { result } = await closeJob.executeWithOptions({ summary: 'result of the job' }, [{ job: this.#job, opened }]);
+    const { result } = await closeJob.executeWithOptions({ summary: 'result of the job' }, [
+      { job: this.#job, opened, startedAt: this.#startedAt },
+    ]);
     const mean = meanReward(this.#counts);
     if (mean !== undefined) upsertSearchAttributes([{ key: attributes.score, value: 100 * mean }]);
     this.#finished = true;

@@ -42,6 +42,12 @@ export interface TrialOptions {
   readonly onPhase?: (phase: TrialPhase) => void;
 }
 
+interface DoneStep {
+  readonly name: string;
+  readonly instruction: string;
+  readonly result: StepResult;
+}
+
 /** Makes /logs as Harbor does: anyone may write there. */
 const LOGS = 'mkdir -p /logs/agent /logs/verifier /logs/artifacts && chmod 777 /logs/agent /logs/verifier /logs/artifacts';
 /** Nothing of a step's verification is there for the next step's agent. */
@@ -53,7 +59,7 @@ export async function runTrial(options: TrialOptions): Promise<Trial> {
   const { task, agent, harness, labels, provider, signal } = options;
   const startedAt = now();
   const phases = new Phases(options.onPhase);
-  const done: { name: string; result: StepResult }[] = [];
+  const done: DoneStep[] = [];
   let failed: TrialError | undefined;
   const conversation = agent === 'oracle' ? undefined : agent.open({ episodeId: labels.episodeId, harness });
   try {
@@ -120,7 +126,7 @@ async function runSteps(
   options: TrialOptions,
   sandbox: Sandbox,
   conversation: ReturnType<Agent['open']> | undefined,
-  done: { name: string; result: StepResult }[],
+  done: DoneStep[],
 ): Promise<void> {
   const { task, signal } = options;
   for (const step of task.steps ?? [undefined]) {
@@ -131,7 +137,7 @@ async function runSteps(
       ...(step ? { step } : {}),
       phase: (phase) => options.onPhase?.(phase),
     });
-    done.push({ name: step?.name ?? task.id, result });
+    done.push({ name: step?.name ?? task.id, instruction: current.instruction, result });
     const over =
       !step || result.stopReason === 'sandbox-died' || result.error?.policy.grade === false || !reachesMinimum(step, result.verdict);
     if (over) return;
@@ -149,12 +155,12 @@ function firstError(errors: readonly (TrialError | undefined)[]): TrialError | u
   return all.find(({ policy }) => !policy.rewardValid) ?? all[0];
 }
 
-function trialSteps(done: readonly { readonly name: string; readonly result: StepResult }[]): TrialStep[] {
+function trialSteps(done: readonly DoneStep[]): TrialStep[] {
   let first = 0;
-  return done.map(({ name, result: { turns, stopReason: _, ...rest } }) => {
+  return done.map(({ name, instruction, result: { turns, stopReason: _, ...rest } }) => {
     const place: [number, number] = [first, first + (turns as readonly TurnRecord[]).length];
     first = place[1];
-    return { name, turns: place, ...rest };
+    return { name, instruction, turns: place, ...rest };
   });
 }
 

@@ -37,7 +37,7 @@ export interface StepOptions {
   readonly verifierMode: 'shared' | 'separate';
   readonly phase: (phase: TrialPhase) => void;
 }
-export interface StepResult extends Omit<TrialStep, 'name' | 'turns'> {
+export interface StepResult extends Omit<TrialStep, 'name' | 'instruction' | 'turns'> {
   readonly turns: readonly TurnRecord[];
   readonly stopReason: StopReason;
 }
