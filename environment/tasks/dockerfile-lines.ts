@@ -13,7 +13,8 @@ export function logicalLines(text: string): DockerfileLine[] {
   const result: DockerfileLine[] = [];
   let open: { line: string; number: number } | undefined;
   let documents: { readonly end: string; readonly tabs: boolean }[] = [];
-  text.split(/\r?\n/).forEach((raw, index) => {
+  const lines = text.split(/\r?\n/);
+  lines.forEach((raw, index) => {
     const [document] = documents;
     if (document) {
       if ((document.tabs ? raw.replace(/^\t+/, '') : raw) === document.end) documents = documents.slice(1);
@@ -26,8 +27,12 @@ export function logicalLines(text: string): DockerfileLine[] {
     open.line += open.line === '' ? part.trimStart() : part;
     if (continued) return;
     result.push(open);
+    // Only what ends somewhere is a here-document: a shift of bits looks alike.
+    const ends = (end: string): boolean => lines.slice(index + 1).some((line) => line.trimStart() === end);
     if (/^(RUN|COPY|ADD)\s/i.test(open.line))
-      documents = [...open.line.matchAll(/(?<!<)<<(-?)(["']?)(\w+)\2/g)].map(([, dash, , end = '']) => ({ end, tabs: dash === '-' }));
+      documents = [...open.line.matchAll(/(?<!<)<<(-?)(["']?)([A-Za-z_]\w*)\2/g)]
+        .map(([, dash, , end = '']) => ({ end, tabs: dash === '-' }))
+        .filter(({ end }) => ends(end));
     open = undefined;
   });
   if (open) result.push(open);

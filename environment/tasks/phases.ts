@@ -4,7 +4,7 @@ import { TaskError } from '../errors.ts';
 import type { ArtifactSpec, CollectHook, EnvironmentSpec, FileTree, Healthcheck, TaskPhase, TaskStep } from '../types.ts';
 import { environmentSpec } from './environment-spec.ts';
 import { networkPolicy } from './network-rules.ts';
-import { stripCanary, subtree, textOf } from './task-files.ts';
+import { sorted, stripCanary, subtree, textOf } from './task-files.ts';
 import type { TaskLogger } from './task-toml.ts';
 import type { ArtifactTable, HealthcheckTable, StepTable, TaskTomlTables, VerifierTable } from './toml-schema.ts';
 
@@ -37,9 +37,8 @@ export function readPhase(source: TaskSource, step?: StepTable): TaskPhase {
   if (instruction === undefined) throw new TaskError(`${join(directory, at('instruction.md'))}: missing; expected what the agent is to do`);
 
   const separate = verifierEnvironment(source, step);
-  const tests = separate?.bundled
-    ? (new Map() as FileTree)
-    : new Map([...subtree(kept, 'tests'), ...(base ? subtree(kept, `${base}/tests`) : [])]);
+  const ownTests = base === undefined ? [] : subtree(kept, `${base}/tests`);
+  const tests: FileTree = separate?.bundled ? new Map() : sorted(new Map([...subtree(kept, 'tests'), ...ownTests]));
   if (!separate?.bundled && !tests.has('test.sh')) {
     const ignored = ['tests/test.sh', at('tests/test.sh')].find((path) => source.files.has(path));
     throw new TaskError(

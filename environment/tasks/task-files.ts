@@ -31,6 +31,10 @@ export function readTree(root: string): FileTree {
     if (error instanceof TaskError) throw error;
     throw new TaskError(`${root}: cannot be read as a task directory: ${(error as Error).message}`);
   }
+  return sorted(files);
+}
+
+export function sorted(files: FileTree): FileTree {
   return new Map([...files].sort(([a], [b]) => (a < b ? -1 : 1)));
 }
 

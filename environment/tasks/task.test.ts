@@ -1,39 +1,20 @@
-/** Harbor's task format: what is read, what is ignored with a warning, what is refused by name. */
+/** Task directories in Harbor's format: what is read, what is ignored with a warning, what is refused by name. */
 import assert from 'node:assert/strict';
-import { mkdtemp, mkdir, rm, writeFile } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
-import { dirname, join } from 'node:path';
-import { after, describe, it } from 'node:test';
-import { parseDockerfile } from './dockerfile.ts';
+import { chmod, mkdir, symlink, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { describe, it } from 'node:test';
 import { TaskError } from '../errors.ts';
 import { loadSuite, loadTask, TaskCache } from './task.ts';
-import { fixture, fixtures } from '../testing.ts';
-import type { FileTree } from '../types.ts';
+import { taskFolder } from './testing.ts';
 
-const work = await mkdtemp(join(tmpdir(), 'terminal-rsi-task-'));
-after(() => rm(work, { recursive: true }));
-
-const minimal = { 'task.toml': '', 'instruction.md': 'Do it.\n', 'environment/Dockerfile': 'FROM some/image\n', 'tests/test.sh': 'true\n' };
-let count = 0;
-async function write(files: Record<string, string>): Promise<string> {
-  const directory = join(work, `task-${count++}`);
-  for (const [path, data] of Object.entries({ ...minimal, ...files })) {
-    await mkdir(dirname(join(directory, path)), { recursive: true });
-    await writeFile(join(directory, path), data);
-  }
-  return directory;
-}
-const refused = async (files: Record<string, string>, message: RegExp): Promise<void> => {
-  const directory = await write(files);
-  await assert.rejects(
-    loadTask(directory),
-    (error) => error instanceof TaskError && message.test(error.message) && error.message.startsWith(directory),
-  );
-};
+const { root, write, refused } = await taskFolder();
+const fixtures = join(import.meta.dirname, '../../tests/fixtures/tasks');
+const text = (tree: ReadonlyMap<string, { data: Uint8Array }> | undefined, path: string): string | undefined =>
+  tree?.get(path) && Buffer.from(tree.get(path)?.data ?? '').toString();
 
 describe('loadTask', () => {
   it('reads a complete task', async () => {
-    const task = await fixture('sort-names');
+    const task = await loadTask(join(fixtures, 'sort-names'));
     assert.deepEqual(
       [task.id, task.family, task.tier, task.workdir, task.agentTimeoutSec, task.verifierTimeoutSec],
       ['sort-names', 'sort', 'easy', '/app', 60, 20],
@@ -58,14 +39,93 @@ describe('loadTask', () => {
     assert.deepEqual(task.environment.needs, []);
   });
 
-  it('takes workdir, variables, memory and needs from task.toml', async () => {
-    const toml =
-      '[environment]\nworkdir = "/srv"\nmemory = "2G"\ngpus = 1\nallow_internet = true\n[environment.env]\nA = "toml"\n[verifier.env]\nB = "v"\n[solution.env]\nC = "s"\n';
+  it('takes workdir, variables, limits and needs from task.toml', async () => {
+    const toml = `
+[environment]
+workdir = "/srv"
+memory = "2G"
+cpus = 2
+gpus = 1
+build_timeout_sec = 30
+[environment.env]
+A = "toml"
+T = "\${HOST_TOKEN}"
+[verifier.env]
+B = "v"
+[solution.env]
+C = "s"
+`;
     const task = await loadTask(
       await write({ 'task.toml': toml, 'environment/Dockerfile': 'FROM x\nENV A=docker D=1\nWORKDIR /elsewhere\n' }),
     );
-    assert.deepEqual([task.workdir, task.environment.memoryMb, task.environment.needs], ['/srv', 2048, ['network', 'gpu']]);
-    assert.deepEqual([task.environment.env, task.verifierEnv, task.solutionEnv], [{ A: 'toml', D: '1' }, { B: 'v' }, { C: 's' }]);
+    const { memoryMb, cpus, buildTimeoutSec, needs, env } = task.environment;
+    assert.deepEqual([task.workdir, memoryMb, cpus, buildTimeoutSec, needs], ['/srv', 2048, 2, 30, ['gpu']]);
+    assert.deepEqual([env, task.verifierEnv, task.solutionEnv], [{ A: 'toml', D: '1', T: '${HOST_TOKEN}' }, { B: 'v' }, { C: 's' }]);
+  });
+
+  it('gives an image of its own more room than the shell image', async () => {
+    const limits = async (image: string): Promise<number[]> => {
+      const { memoryMb, pidsLimit } = (await loadTask(await write({ 'environment/Dockerfile': `FROM ${image}\n` }))).environment;
+      return [memoryMb, pidsLimit];
+    };
+    assert.deepEqual(await limits('terminal-rsi/shell:1'), [512, 256]);
+    assert.deepEqual(await limits('debian:12'), [2048, 1024]);
+  });
+
+  it('gives a network only to what asks for one by name', async () => {
+    const networks = async (toml: string): Promise<unknown> => {
+      const { environment, agentNetwork, verifierNetwork } = await loadTask(await write({ 'task.toml': toml }));
+      return [environment.network, agentNetwork, verifierNetwork];
+    };
+    assert.deepEqual(await networks(''), [{ mode: 'none' }, undefined, undefined]);
+    assert.deepEqual(await networks('[environment]\nallow_internet = true'), [{ mode: 'public' }, undefined, undefined]);
+    assert.deepEqual(
+      await networks(
+        '[environment]\nnetwork_mode = "public"\nallow_internet = false\n[agent]\nnetwork_mode = "no-network"\n[verifier]\nnetwork_mode = "allowlist"\nallowed_hosts = ["PyPI.org."]',
+      ),
+      [{ mode: 'public' }, { mode: 'none' }, { mode: 'allowlist', hosts: ['pypi.org'] }],
+    );
+  });
+
+  it('takes users, health check, hooks and artifacts', async () => {
+    const toml = `
+artifacts = ["out.txt", { source = "/var/log", destination = "logs", exclude = ["*.gz"] }]
+[agent]
+user = 1000
+[verifier]
+user = "root"
+[[verifier.collect]]
+command = "dump"
+timeout_sec = 5
+user = "postgres"
+[environment.healthcheck]
+command = "curl localhost"
+retries = 5
+`;
+    const { agentUser, verifierUser, collect, artifacts, healthcheck } = await loadTask(await write({ 'task.toml': toml }));
+    assert.deepEqual([agentUser, verifierUser], ['1000', 'root']);
+    assert.deepEqual(collect, [{ command: 'dump', timeoutSec: 5, user: 'postgres' }]);
+    assert.deepEqual(artifacts, [
+      { source: 'out.txt', exclude: [] },
+      { source: '/var/log', destination: 'logs', exclude: ['*.gz'] },
+    ]);
+    assert.deepEqual(healthcheck, {
+      command: 'curl localhost',
+      intervalSec: 5,
+      timeoutSec: 30,
+      startPeriodSec: 0,
+      startIntervalSec: 5,
+      retries: 5,
+    });
+  });
+
+  it('leaves the fields out that the task does not use', async () => {
+    const task = await loadTask(join(fixtures, 'sort-names'));
+    const fields = Object.keys(task).sort();
+    assert.deepEqual(fields, [
+      ...['agentTimeoutSec', 'checksum', 'dir', 'environment', 'family', 'id', 'instruction', 'solution', 'solutionEnv', 'tests', 'tier'],
+      ...['verifierEnv', 'verifierTimeoutSec', 'workdir'],
+    ]);
   });
 
   it('hides canary lines from the agent', async () => {
@@ -75,31 +135,133 @@ describe('loadTask', () => {
     assert.equal(task.instruction, 'Sort it.\n# canary inside stays\n');
   });
 
-  it('warns about unknown keys and ignores them', async () => {
+  it('warns about unknown keys, wherever they stand, and ignores them', async () => {
     const warnings: string[] = [];
-    await loadTask(await write({ 'task.toml': 'colour = 1\n[environment]\nmemory_limit = 3\n' }), {
-      warn: (message) => warnings.push(message),
-    });
+    const toml = `
+colour = 1
+[metadata]
+anything = 1
+tier = "gold"
+[environment]
+memory_limit = 3
+[environment.healthcheck]
+command = "true"
+shell = "sh"
+[verifier.environment]
+image = "x"
+`;
+    const task = await loadTask(await write({ 'task.toml': toml }), { warn: (message) => warnings.push(message) });
     assert.deepEqual(
-      warnings.map((warning) => warning.replace(/^.*: unknown/, 'unknown')),
-      ['unknown key colour is ignored', 'unknown key environment.memory_limit is ignored'],
+      warnings.map((warning) => warning.replace(/^.*task\.toml: /, '')),
+      [
+        'unknown key colour is ignored',
+        'unknown key environment.memory_limit is ignored',
+        'unknown key environment.healthcheck.shell is ignored',
+        'unknown key verifier.environment.image is ignored',
+        'metadata.tier = "gold" is ignored; expected easy, medium, hard, extreme',
+      ],
     );
+    assert.equal(task.tier, 'medium');
   });
 
   it('names file, key, value and what was expected when a value is wrong', async () => {
-    await refused({ 'task.toml': '[metadata]\ntier = "brutal"\n' }, /task\.toml: metadata\.tier = "brutal": .*"easy"/);
+    await refused({ 'task.toml': '[verifier]\nenvironment_mode = "own"\n' }, /task\.toml: verifier\.environment_mode = "own": .*"shared"/);
     await refused({ 'task.toml': '[agent]\ntimeout_sec = -1\n' }, /agent\.timeout_sec = -1: .*>0/);
-    await refused({ 'task.toml': '[environment]\nworkdir = "app"\n' }, /environment\.workdir = "app"/);
-    await refused({ 'task.toml': '[environment.env]\nKEY = "${HOST_KEY}"\n' }, /environment\.env\.KEY = .*literal string/);
+    await refused({ 'task.toml': '[environment]\nworkdir = "app"\n' }, /environment\.workdir = "app": expected an absolute path/);
+    await refused({ 'task.toml': '[task]\nname = "plain"\n' }, /task\.name = "plain": expected organisation\/name/);
+    await refused({ 'task.toml': '[environment]\nmemory = "2T"\n' }, /environment\.memory = "2T": expected a size such as/);
+    await refused({ 'task.toml': '[[environment.mcp_servers]]\nname = "m"\n' }, /mcp_servers = .*MCP servers are not supported/);
     await refused({ 'task.toml': 'a = = 1' }, /not valid TOML/);
   });
 
-  it('refuses features that neither sandbox has', async () => {
-    await refused({ 'task.toml': '[[steps]]\nname = "one"\n' }, /steps = .*not supported/);
-    await refused({ 'task.toml': '[environment]\nos = "windows"\n' }, /environment\.os = "windows": expected linux/);
-    await refused({ 'task.toml': '[agent]\nuser = "nobody"\n' }, /agent\.user = "nobody": expected root/);
+  it('refuses directories that lack something, or hold what cannot be run here', async () => {
+    await refused({ 'task.toml': undefined }, /task\.toml: missing/);
+    await refused({ 'instruction.md': undefined }, /instruction\.md: missing/);
+    await refused({ 'tests/test.sh': undefined, 'tests/test.bat': '' }, /tests\/test\.sh: missing/);
+    await refused({ 'environment/Dockerfile': undefined }, /environment\/Dockerfile: missing; expected it, or environment\.docker_image/);
     await refused({ 'environment/docker-compose.yaml': 'services: {}\n' }, /compose environments are not supported/);
+    await refused({ 'trajectory.json': '{}' }, /trajectory\.json: prior context is not supported/);
+    await refused({ 'environment/Dockerfile': 'RUN x\n' }, /Dockerfile:1: RUN before FROM/);
     await refused({ 'environment/Dockerfile': 'FROM x\nWORKDIR /\n' }, /workdir \/; expected an absolute path other than \//);
+  });
+
+  it('builds what is more than files, variables and commands', async () => {
+    const task = await loadTask(
+      await write({
+        'environment/Dockerfile': 'FROM debian:12 AS base\nENV PATH=/x:$PATH\nUSER me\nWORKDIR /home/me\n',
+        'environment/a': 'a',
+      }),
+    );
+    const { image, simple, notSimple, build, env, files, run } = task.environment;
+    assert.deepEqual([image, simple, task.workdir], ['debian:12', false, '/home/me']);
+    assert.match(notSimple ?? '', /environment\/Dockerfile:2: \$PATH; expected variables that ENV sets above/);
+    assert.deepEqual([env, files.size, run], [{}, 0, []]);
+    assert.deepEqual([...(build?.context.keys() ?? [])], ['Dockerfile', 'a']);
+  });
+
+  it('knows a build by its context: paths, modes and bytes', async () => {
+    const hash = async (files: Record<string, string>, mode = 0o644): Promise<string | undefined> => {
+      const directory = await write({ 'environment/run.sh': 'x', ...files });
+      await chmod(join(directory, 'environment/run.sh'), mode);
+      return (await loadTask(directory)).environment.build?.hash;
+    };
+    const first = await hash({});
+    assert.match(first ?? '', /^[0-9a-f]{64}$/);
+    assert.equal(await hash({ 'instruction.md': 'other', 'tests/x': '' }), first);
+    const others = [await hash({ 'environment/run.sh': 'y' }), await hash({ 'environment/b': '' }), await hash({}, 0o755)];
+    assert.equal(new Set([first, ...others]).size, 4);
+  });
+
+  it('takes an image as it is, and puts files without a Dockerfile into the workdir', async () => {
+    const toml = '[environment]\ndocker_image = "a/b:1"\nworkdir = "/w"\n';
+    const withFiles = await loadTask(await write({ 'task.toml': toml, 'environment/Dockerfile': undefined, 'environment/d/x': 'x' }));
+    assert.deepEqual([withFiles.environment.image, withFiles.environment.simple, withFiles.environment.build], ['a/b:1', true, undefined]);
+    assert.deepEqual([...withFiles.environment.files.keys()], ['w/d/x']);
+    const withDockerfile = await loadTask(await write({ 'task.toml': toml, 'environment/d/x': 'x' }));
+    assert.deepEqual([withDockerfile.environment.image, withDockerfile.environment.files.size], ['a/b:1', 0]);
+    const alone = await loadTask(await write({ 'task.toml': toml, 'environment/Dockerfile': undefined }));
+    assert.equal(alone.environment.files.size, 0);
+  });
+
+  it('keeps what .harborignore names out of tests and solution, and nowhere else', async () => {
+    const task = await loadTask(
+      await write({
+        '.harborignore': 'tests/\n',
+        'environment/.harborignore': '*\n',
+        'environment/a.log': '',
+        'tests/.harborignore': '# no logs\n*.log\n!keep.log\n/data/\n',
+        'tests/a.log': '',
+        'tests/keep.log': '',
+        'tests/data/keep.log': '',
+        'tests/sub/data/b.log': '',
+        'tests/sub/data/x': '',
+        'tests/sub/.harborignore': '!b.log\n',
+        'solution/solve.sh': '',
+        'solution/.harborignore': 'notes',
+        'solution/notes/a': '',
+      }),
+    );
+    assert.deepEqual([...task.tests.keys()], ['keep.log', 'sub/data/b.log', 'sub/data/x', 'test.sh']);
+    assert.deepEqual([...(task.solution?.keys() ?? [])], ['solve.sh']);
+    assert.ok(task.environment.build?.context.has('a.log'));
+    await refused({ 'tests/.harborignore': '*.sh' }, /tests\/test\.sh: excluded by \.harborignore/);
+  });
+
+  it('follows links within the directory, and refuses others', async () => {
+    const directory = await write({ 'shared/data.txt': 'd' });
+    await symlink('../shared', join(directory, 'tests/shared'));
+    await symlink('../instruction.md', join(directory, 'tests/copy.md'));
+    const task = await loadTask(directory);
+    assert.deepEqual([text(task.tests, 'shared/data.txt'), text(task.tests, 'copy.md')], ['d', 'Do it.\n']);
+    for (const [target, message] of [
+      [root, /links to .*; expected links that stay within the task directory/],
+      ['nowhere', /a link to nothing/],
+      ['..', /links to a directory that it lies in/],
+    ] as const) {
+      const bad = await write({});
+      await symlink(target, join(bad, 'tests/link'));
+      await assert.rejects(loadTask(bad), (error) => error instanceof TaskError && message.test(error.message));
+    }
   });
 
   it('changes the checksum with any file', async () => {
@@ -127,52 +289,5 @@ describe('loadSuite', () => {
     await assert.rejects(cache.load(directory));
     await writeFile(join(directory, 'task.toml'), '');
     assert.equal(await cache.load(directory), await cache.load(directory));
-  });
-});
-
-describe('parseDockerfile', () => {
-  const context: FileTree = new Map(
-    ['Dockerfile', 'a.txt', 'dir/b.txt', 'dir/sub/c.txt'].map((path) => [path, { data: Buffer.from(path), mode: 0o644 }]),
-  );
-  const parse = (text: string): ReturnType<typeof parseDockerfile> => parseDockerfile(text, context, 'Dockerfile');
-
-  it('resolves COPY against WORKDIR as Docker does', () => {
-    const paths = (copy: string): string[] => [...parse(`FROM x\nWORKDIR /w\n${copy}\n`).files.keys()];
-    assert.deepEqual(paths('COPY a.txt .'), ['w/a.txt']);
-    assert.deepEqual(paths('COPY a.txt b'), ['w/b']);
-    assert.deepEqual(paths('COPY a.txt /etc/'), ['etc/a.txt']);
-    assert.deepEqual(paths('COPY dir /d'), ['d/b.txt', 'd/sub/c.txt']);
-    assert.deepEqual(paths('COPY . /all'), ['all/a.txt', 'all/dir/b.txt', 'all/dir/sub/c.txt']);
-    assert.deepEqual(paths('COPY a.txt dir/b.txt in/'), ['w/in/a.txt', 'w/in/b.txt']);
-    assert.deepEqual(paths('COPY ["a.txt", "/x y"]'), ['x y']);
-    assert.equal(parse('FROM x\nCOPY --chmod=755 a.txt /run').files.get('run')?.mode, 0o755);
-  });
-
-  it('reads ENV in both forms, with earlier variables, and joins continued lines', () => {
-    const { env, run } = parse(
-      `FROM x AS base\nENV A=1 B="two words" \\\n  C='$A'\nENV OLD form of it\nENV P=\${A}:$B\n# comment\nRUN echo a && \\\n # comment inside\n  echo b\n`,
-    );
-    assert.deepEqual(env, { A: '1', B: 'two words', C: '1', OLD: 'form of it', P: '1:two words' });
-    assert.deepEqual(run, [`cd '/' && { echo a &&   echo b\n}`]);
-  });
-
-  it('refuses everything else by line and name', () => {
-    for (const [text, message] of [
-      ['', /no FROM/],
-      ['RUN x\nFROM y', /:1: RUN before FROM/],
-      ['FROM x\nEXPOSE 80', /:2: instruction EXPOSE is not supported/],
-      ['FROM x\nFROM y', /:2: a second FROM/],
-      ['FROM x\n\nCOPY --from=y a b', /:3: COPY --from=y/],
-      ['FROM x\nCOPY *.txt /', /without wildcards/],
-      ['FROM x\nCOPY ../secret /', /no such file or directory/],
-      ['FROM x\nRUN ["a"]', /shell form/],
-      ['FROM x\nRUN --mount=type=cache a', /shell form/],
-    ] as const) {
-      assert.throws(
-        () => parse(text),
-        (error) => error instanceof TaskError && message.test(error.message),
-        text,
-      );
-    }
   });
 });
