@@ -38,7 +38,7 @@ export function readPhase(source: TaskSource, step?: StepTable): TaskPhase {
 
   const separate = verifierEnvironment(source, step);
   const ownTests = base === undefined ? [] : subtree(kept, `${base}/tests`);
-  const tests: FileTree = separate?.bundled ? new Map() : sorted(new Map([...subtree(kept, 'tests'), ...ownTests]));
+  const tests = separate?.bundled ? (new Map() as FileTree) : sorted(new Map([...subtree(kept, 'tests'), ...ownTests]));
   if (!separate?.bundled && !tests.has('test.sh')) {
     const ignored = ['tests/test.sh', at('tests/test.sh')].find((path) => source.files.has(path));
     throw new TaskError(

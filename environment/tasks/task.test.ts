@@ -1,6 +1,6 @@
 /** Task directories in Harbor's format: what is read, what is ignored with a warning, what is refused by name. */
 import assert from 'node:assert/strict';
-import { chmod, mkdir, symlink, writeFile } from 'node:fs/promises';
+import { chmod, symlink, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { describe, it } from 'node:test';
 import { TaskError } from '../errors.ts';

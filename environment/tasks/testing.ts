@@ -20,9 +20,9 @@ export interface TaskFolder {
   /** Removed after the tests. */
   readonly root: string;
   /** Writes the minimal task with these files. @returns its directory */
-  write(files: TaskFiles, name?: string): Promise<string>;
+  readonly write: (files: TaskFiles, name?: string) => Promise<string>;
   /** Asserts that the task is refused with such a message, which begins with a path in its directory. */
-  refused(files: TaskFiles, message: RegExp): Promise<void>;
+  readonly refused: (files: TaskFiles, message: RegExp) => Promise<void>;
 }
 
 export async function taskFolder(): Promise<TaskFolder> {
