@@ -27,7 +27,7 @@ code() {
 }
 running() {
   local pid
-  pid=$(cat /app/service.pid) && [ -n "$pid" ] && [ -s "/proc/$pid/cmdline" ]
+  pid=$(cat /app/service.pid) && [ -n "$pid" ] && kill -0 "$pid"
 }
 not_held_up() {
   exec 3<> /dev/tcp/127.0.0.1/8080 && [ "$(code /status)" = 200 ]
