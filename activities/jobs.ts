@@ -10,7 +10,7 @@ import { canonicalJson } from '../records/canonical-json.ts';
 import { writeJob } from '../records/harbor-job.ts';
 import { jobResult } from '../records/job-result.ts';
 import { repoRoot } from '../records/paths.ts';
-import { readSummary, settingsFile } from '../records/job-folder.ts';
+import { inputFile, readSummary, settingsFile } from '../records/job-folder.ts';
 import type { ArtifactRef } from '../records/types.ts';
 import type { EpisodesConfig } from '../workflows/episodes-config.ts';
 import type {
@@ -106,6 +106,7 @@ async function keepSettings(directory: string, config: EpisodesConfig): Promise<
     await writeFile(file, text, { flag: 'wx' }).catch((error: unknown) => {
       if ((error as NodeJS.ErrnoException).code !== 'EEXIST') throw error;
     });
+    await writeFile(inputFile(directory), `${JSON.stringify({ ...config, jobDir: directory }, null, 2)}\n`);
     const kept = JSON.parse(await readFile(file, 'utf8')) as Record<string, unknown>;
     for (const [key, value] of Object.entries(settings)) {
       if (canonicalJson(kept[key] ?? null) === canonicalJson(value)) continue;

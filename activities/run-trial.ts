@@ -43,7 +43,7 @@ export async function runTrial(deps: RolloutDependencies, input: RunTrialInput):
   if (before) await replaceTrial(directory, before);
   const tries = await Journal.open<string>(triesFile(directory, name), { runKey });
   let phase = 'environmentSetup';
-  const beat = startHeartbeat(() => ({ trial: name, phase, attempt: tries.size + 1 }));
+  const beat = startHeartbeat(() => ({ task: planned.task, sample: planned.sample, phase, attempt: tries.size + 1 }));
   const started = performance.now();
   try {
     for (;;) {

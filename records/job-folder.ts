@@ -18,6 +18,8 @@ export interface StoredSummary extends TrialSummary {
 }
 
 export const settingsFile = (directory: string): string => path.join(directory, OURS, 'settings.json');
+/** The whole configuration that the job was last started with, for `npm run episodes -- --resume`. */
+export const inputFile = (directory: string): string => path.join(directory, OURS, 'input.json');
 export const triesFile = (directory: string, name: string): string => path.join(directory, OURS, 'tries', `${name}.jsonl`);
 
 /** The summary of a trial that is complete, else undefined. */

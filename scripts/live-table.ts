@@ -50,7 +50,7 @@ export function secondsLeft({ progress, now, lastStageEndedAt }: LiveState): num
   return Math.max(0, perUnit * (planned - done) - (now - endedAt)) / 1000;
 }
 
-function bar(share: number, width: number): string {
+export function bar(share: number, width: number): string {
   const full = Math.round(Math.min(1, Math.max(0, share)) * width);
   return `${'█'.repeat(full)}${'░'.repeat(width - full)}`;
 }
@@ -111,23 +111,53 @@ export function liveLines(state: LiveState, columns: number): string[] {
   return lines;
 }
 
+/** What is shown of a run or of a job. */
+export interface LiveView {
+  /** For a terminal of so many columns. */
+  readonly lines: (columns: number) => string[];
+  /** Everything lasting so far, oldest first: printed once each where there is no terminal. */
+  readonly events: readonly string[];
+  /** What goes on now, in one line. */
+  readonly line: string;
+  /** Milliseconds since the epoch. */
+  readonly now: number;
+  readonly startedAt: number;
+}
+
+export function runView(state: LiveState): LiveView {
+  const { stages, startedAt } = state.progress;
+  return {
+    lines: (columns) => liveLines(state, columns),
+    events: stages.map(
+      ({ name, fourSuiteMean, adopted }) =>
+        `${name}: four-suite mean ${(100 * fourSuiteMean).toFixed(1)} %${adopted ? '' : ', not adopted'}`,
+    ),
+    line: statusLine(state),
+    ...{ now: state.now, startedAt },
+  };
+}
+
 /** Prints the view. `log` puts a lasting line above it. */
 export class LiveTable {
   readonly #output: NodeJS.WriteStream;
   #drawn = 0;
   #lastLine = '';
   #lastPlainAt = 0;
-  #stagesPrinted = 0;
-  #state: LiveState | undefined;
+  #eventsPrinted = 0;
+  #view: LiveView | undefined;
 
   constructor(output: NodeJS.WriteStream) {
     this.#output = output;
   }
 
   update(state: LiveState): void {
-    this.#state = state;
+    this.show(runView(state));
+  }
+
+  show(view: LiveView): void {
+    this.#view = view;
     if (this.#output.isTTY) this.#draw();
-    else this.#plain(state);
+    else this.#plain(view);
   }
 
   log(message: string): void {
@@ -139,13 +169,13 @@ export class LiveTable {
   /** Removes the view; what follows is printed normally. */
   finish(): void {
     this.#clear();
-    this.#state = undefined;
+    this.#view = undefined;
   }
 
   #draw(): void {
-    if (!this.#state) return;
+    if (!this.#view) return;
     // A view taller than the terminal could not be redrawn in place: its first lines would scroll away.
-    const lines = liveLines(this.#state, this.#output.columns || 80).slice(0, Math.max(2, (this.#output.rows || 24) - 1));
+    const lines = this.#view.lines(this.#output.columns || 80).slice(0, Math.max(2, (this.#output.rows || 24) - 1));
     this.#clear();
     this.#output.write(`${lines.join('\n')}\n`);
     this.#drawn = lines.length;
@@ -157,18 +187,13 @@ export class LiveTable {
     this.#drawn = 0;
   }
 
-  /** Without a terminal: each finished stage once, and the status when it changed, at most every five seconds. */
-  #plain(state: LiveState): void {
-    for (const stage of state.progress.stages.slice(this.#stagesPrinted)) {
-      this.#output.write(
-        `${stage.name}: four-suite mean ${(100 * stage.fourSuiteMean).toFixed(1)} %${stage.adopted ? '' : ', not adopted'}\n`,
-      );
-    }
-    this.#stagesPrinted = state.progress.stages.length;
-    const line = statusLine(state);
-    if (line === this.#lastLine || state.now - this.#lastPlainAt < 5000) return;
+  /** Without a terminal: each event once, and what goes on when it changed, at most every five seconds. */
+  #plain({ events, line, now, startedAt }: LiveView): void {
+    for (const event of events.slice(this.#eventsPrinted)) this.#output.write(`${event}\n`);
+    this.#eventsPrinted = events.length;
+    if (line === this.#lastLine || now - this.#lastPlainAt < 5000) return;
     this.#lastLine = line;
-    this.#lastPlainAt = state.now;
-    this.#output.write(`[${duration((state.now - state.progress.startedAt) / 1000)}] ${line}\n`);
+    this.#lastPlainAt = now;
+    this.#output.write(`[${duration((now - startedAt) / 1000)}] ${line}\n`);
   }
 }

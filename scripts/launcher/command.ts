@@ -18,7 +18,8 @@ export interface Command {
   readonly messages: Messages;
   /** Aborted by the first Ctrl-C or SIGTERM. */
   readonly signal: AbortSignal;
-  readonly up: (sandbox: SandboxKind | undefined) => Promise<Stack>;
+  /** Server and workers; without `gpu` no worker that trains and samples. */
+  readonly up: (sandbox: SandboxKind | undefined, needs?: { readonly gpu: boolean }) => Promise<Stack>;
 }
 
 /** The person stopped the command before it had come up. */
@@ -44,8 +45,8 @@ export async function runCommand(body: (command: Command) => Promise<number>): P
   process.on('SIGINT', onSignal).on('SIGTERM', onSignal).on('SIGHUP', onSignal);
   let status = 1;
   try {
-    const up = async (sandbox: SandboxKind | undefined): Promise<Stack> => {
-      stack = await bringUp(messages, sandbox, abort.signal, (now) => (kill = now));
+    const up: Command['up'] = async (sandbox, { gpu } = { gpu: true }) => {
+      stack = await bringUp(messages, { sandbox, gpu }, abort.signal, (now) => (kill = now));
       if (abort.signal.aborted) throw new Stopped();
       return stack;
     };

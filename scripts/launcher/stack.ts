@@ -5,6 +5,7 @@
 import path from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Client } from '@temporalio/client';
+import { UserError } from '../../environment/errors.ts';
 import type { SandboxKind } from '../../environment/types.ts';
 import { dataDirectory } from '../../records/paths.ts';
 import { ensureSearchAttributes } from '../../workers/search-attributes.ts';
@@ -16,7 +17,7 @@ import { startDevServer } from './server.ts';
 import { stopTracing } from '../../workers/tracing.ts';
 import { isAlive, readState, updateState } from './state.ts';
 import type { WorkerPorts } from './state.ts';
-import { startWorkers, workerMarkers, workersReady } from './workers.ts';
+import { gpuWorkerMarker, startWorkers, workerMarkers, workersReady } from './workers.ts';
 
 export interface Stack {
   readonly data: string;
@@ -37,10 +38,16 @@ export interface Messages {
   readonly warn: (message: string) => void;
 }
 
+export interface Needs {
+  readonly sandbox: SandboxKind | undefined;
+  /** The worker that trains and samples. */
+  readonly gpu: boolean;
+}
+
 /** `onStarted` gets a function that ends at once what has been started so far, for a second Ctrl-C during start-up. */
 export async function bringUp(
   messages: Messages,
-  sandbox: SandboxKind | undefined,
+  { sandbox, gpu }: Needs,
   signal: AbortSignal,
   onStarted: (kill: () => void) => void,
 ): Promise<Stack> {
@@ -80,6 +87,12 @@ export async function bringUp(
   try {
     if (external) await ensureSearchAttributes(client.connection, client.options.namespace);
     if (joined) {
+      // None at all: they are only just being started.
+      if (gpu && before.workers.length > 0 && !before.workers.some(({ marker }) => marker === gpuWorkerMarker)) {
+        throw new UserError(
+          `process ${before.launcher?.pid} keeps workers up for ${data} that neither train nor sample, because its job needs none; end it first, or set TERMINAL_RSI_DATA to another folder`,
+        );
+      }
       messages.info(`Using the workers that process ${before.launcher?.pid} keeps up for this data folder.`);
     } else {
       for (const orphan of before.workers.filter(isAlive)) {
@@ -96,6 +109,7 @@ export async function bringUp(
       children.push(
         ...startWorkers({
           data,
+          gpu,
           address: server?.address,
           ports,
           warn: messages.warn,
@@ -106,7 +120,7 @@ export async function bringUp(
           },
         }),
       );
-      await workersReady(client, children, signal);
+      await workersReady(client, children, gpu, signal);
     }
     return {
       data,

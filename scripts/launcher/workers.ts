@@ -1,4 +1,4 @@
-/** The two worker processes: started, watched, and awaited until the server hands them tasks. */
+/** The worker processes: started, watched, and awaited until the server hands them tasks. */
 import { mkdirSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -32,10 +32,15 @@ const WORKERS = [
 /** Text in a worker's command line by which the launcher knows it again. */
 export const workerMarkers: readonly string[] = WORKERS.map(({ script }) => script);
 
+/** Text in the command line of the worker that trains and samples. */
+export const gpuWorkerMarker: string = WORKERS[0].script;
+
 const READY_MS = 180_000;
 
 export interface WorkerSettings {
   readonly data: string;
+  /** Also the worker that trains and samples; jobs of other agents than policies do without. */
+  readonly gpu: boolean;
   /** Address of the launcher's own server; undefined where the environment names one. */
   readonly address: string | undefined;
   readonly ports: WorkerPorts;
@@ -43,14 +48,14 @@ export interface WorkerSettings {
   readonly onStart: (pid: number, marker: string) => void;
 }
 
-export function startWorkers({ data, address, ports, warn, onStart }: WorkerSettings): SupervisedChild[] {
+export function startWorkers({ data, gpu, address, ports, warn, onStart }: WorkerSettings): SupervisedChild[] {
   const env: NodeJS.ProcessEnv = { ...process.env, TERMINAL_RSI_DATA: data, TERMINAL_RSI_TRAINER_URL: `http://127.0.0.1:${ports.trainer}` };
   if (address !== undefined) {
     env['TEMPORAL_ADDRESS'] = address;
     env['TEMPORAL_NAMESPACE'] = 'default';
     env['TEMPORAL_CONFIG_FILE'] = writeProfile(data, address);
   }
-  return WORKERS.map(({ name, script, log, status, metrics }) => {
+  return wanted(gpu).map(({ name, script, log, status, metrics }) => {
     const child = new SupervisedChild({
       name,
       command: process.execPath,
@@ -71,6 +76,10 @@ export function startWorkers({ data, address, ports, warn, onStart }: WorkerSett
   });
 }
 
+function wanted(gpu: boolean): readonly (typeof WORKERS)[number][] {
+  return WORKERS.filter(({ queue }) => gpu || queue !== GPU_TASK_QUEUE);
+}
+
 /**
  * A configuration file for Temporal clients of our own server, so that a profile of this person's other servers does not add
  * its credentials. Not empty, because envconfig fails on a file without a default profile.
@@ -86,9 +95,9 @@ function writeProfile(data: string, address: string): string {
  * Waits until the server sees each worker poll its queue (pollers are known by the process id in their identity).
  * Throws InfrastructureError with the end of the log of a worker that dies three times or is not ready in three minutes.
  */
-export async function workersReady(client: Client, children: readonly SupervisedChild[], signal: AbortSignal): Promise<void> {
+export async function workersReady(client: Client, children: readonly SupervisedChild[], gpu: boolean, signal: AbortSignal): Promise<void> {
   const deadline = Date.now() + READY_MS;
-  for (const [i, { queue, name }] of WORKERS.entries()) {
+  for (const [i, { queue, name }] of wanted(gpu).entries()) {
     const child = children[i];
     if (!child) throw new InfrastructureError(`no process for the ${name}`);
     while (!(await polls(client, queue, child.pid))) {
