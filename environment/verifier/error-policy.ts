@@ -27,6 +27,8 @@ const groups: readonly (readonly [ErrorPolicy, readonly string[]])[] = [
       'AddTestsDirError',
       'DownloadVerifierDirError',
       'InfrastructureError', // ours: the machine or the engine
+      'InsufficientDiskSpaceError', // ours
+      'NetworkPoolExhaustedError', // ours
     ],
   ],
   [

@@ -9,7 +9,7 @@ import type { FileTree, Sandbox, SandboxLabels, SandboxProvider, Task, Workspace
 import { placeArtifacts } from './artifacts.ts';
 import type { RewardReading } from './rewards.ts';
 import { snapshotTree } from './snapshot.ts';
-import { bringTests, judgeTests, must } from './test-run.ts';
+import { judgeTests, must } from './test-run.ts';
 import type { Judged } from './test-run.ts';
 
 export interface VerifySeparateOptions {
@@ -32,9 +32,7 @@ export async function verifySeparate(options: VerifySeparateOptions): Promise<Ju
   try {
     if (task.verifierEnvironment === undefined) await restoreWorkdir(sandbox, task, snapshot, signal);
     if (artifacts !== undefined) await placeArtifacts(sandbox, task, artifacts);
-    const run = { ...rest, task, sandbox, ...(signal ? { signal } : {}) };
-    await bringTests(run);
-    return await judgeTests(run);
+    return await judgeTests({ ...rest, task, sandbox, shared: false, ...(signal ? { signal } : {}) });
   } finally {
     await sandbox.close();
   }

@@ -4,9 +4,8 @@
  */
 import type { Sandbox, Task } from '../types.ts';
 import { runCollectHooks } from './artifacts.ts';
-import { verdictOfFault } from './faults.ts';
-import { requireUploaded } from './integrity.ts';
-import { bringTests, judgeTests } from './test-run.ts';
+import { kitFolder } from './kit.ts';
+import { judgeTests } from './test-run.ts';
 import type { Judged } from './test-run.ts';
 import type { RewardReading } from './rewards.ts';
 
@@ -31,11 +30,8 @@ export async function verifyShared(options: VerifySharedOptions): Promise<Judged
   // The agent's own network, if it had one, ends with it.
   const network = task.verifierNetwork ?? (task.agentNetwork === undefined ? undefined : task.environment.network);
   if (network !== undefined) await sandbox.setNetwork(network);
-  await bringTests(options);
-  try {
-    await requireUploaded(sandbox, task);
-  } catch (error) {
-    return { verdict: verdictOfFault(error), files: new Map() };
-  }
-  return judgeTests(options);
+  const judged = await judgeTests({ ...options, shared: true });
+  // A next step's agent finds neither. What cannot be removed is overwritten by its verification.
+  await sandbox.exec(`rm -rf /tests ${kitFolder}`, { timeoutSec: 60, cwd: '/', user: 'root', ...(signal ? { signal } : {}) });
+  return judged;
 }

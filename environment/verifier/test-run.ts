@@ -11,7 +11,9 @@ import { resolveEnv } from '../tasks/env-templates.ts';
 import type { FileTree, Sandbox, Task, Verdict } from '../types.ts';
 import { readCtrf } from './ctrf.ts';
 import { VerifierFault, verdictOfFault, within } from './faults.ts';
-import { requireSameTests } from './integrity.ts';
+import { requireSameTests, requireUploaded, uploadedTests } from './integrity.ts';
+import { bringKit, readKitReport, requireComplete, testNeeds } from './kit.ts';
+import type { TestShell } from './kit.ts';
 import { readRewards, verdictOf } from './rewards.ts';
 import type { RewardReading } from './rewards.ts';
 
@@ -25,13 +27,15 @@ export interface TestRunOptions {
   readonly task: Task;
   readonly sandbox: Sandbox;
   readonly reading?: RewardReading;
+  /** The agent worked in this sandbox. */
+  readonly shared: boolean;
   readonly signal?: AbortSignal;
 }
 
 const logs = '/logs/verifier';
 const testCommand = `bash -c "(/tests/test.sh) > ${logs}/test-stdout.txt 2>&1"`;
 /** Seconds. What is done around the tests, each by itself. */
-const limits = { prepare: 60, upload: 120, read: 120 } as const;
+const limits = { prepare: 60, upload: 120, kit: 400, read: 120 } as const;
 /** Of one file of /logs/verifier. The tests' output keeps its beginning and its end. */
 const maxFileBytes = 4 * 1024 * 1024;
 const maxOutputBytes = 1024 * 1024;
@@ -59,39 +63,65 @@ export async function must(
     throw new InfrastructureError(`${action}: ${command} exited with ${result.exitCode}: ${result.stderr.trim().slice(-300)}`, { type });
 }
 
-/** Makes /logs/verifier anew and puts the tests into a new /tests; a verifier's image that brings its own keeps them. */
-export async function bringTests({ task, sandbox, signal }: TestRunOptions): Promise<void> {
-  const failure = { type: 'AddTestsDirError', action: `${task.id}: the tests could not be brought into the sandbox` };
-  const workdir = quote(task.workdir);
-  // An agent that removed the workdir is judged all the same.
-  const reset = `${resetLogs}\nif [ ! -d ${workdir} ]; then rm -rf ${workdir}; mkdir -p ${workdir} || exit 1; fi`;
-  if (task.tests.size === 0) return must(sandbox, reset, failure, signal);
-  await must(sandbox, `${reset}\n${resetTests}`, failure, signal);
-  await within({ ...failure, seconds: limits.upload }, signal, () => sandbox.upload(task.tests, '/tests'));
-  await must(sandbox, 'chmod +x /tests/test.sh', failure, signal);
-}
-
 /**
- * Runs the tests as [verifier].user in the workdir; their exit status says nothing.
+ * Brings the tests, runs them as [verifier].user in the workdir (their exit status says nothing) and reads what they wrote.
  * @throws InfrastructureError when the sandbox fails
  */
 export async function judgeTests(options: TestRunOptions): Promise<Judged> {
-  const { task, sandbox, reading, signal } = options;
-  const run = await sandbox.exec(testCommand, {
-    timeoutSec: task.verifierTimeoutSec,
-    env: resolveEnv(task.verifierEnv, `${task.id}: [verifier]`),
-    ...(task.verifierUser === undefined ? {} : { user: task.verifierUser }),
-    ...(signal ? { signal } : {}),
-  });
-  const files = await readLogs(options);
+  let files: FileTree = new Map();
   try {
-    if (run.timedOut)
-      throw new VerifierFault('VerifierTimeoutError', `tests/test.sh of ${task.id} ran longer than ${task.verifierTimeoutSec} s`);
-    await requireSameTests(sandbox, task);
-    return { verdict: verdictOf(readRewards(files, task.id, reading), readCtrf(files)), files };
+    const shell = await bringTests(options);
+    const timedOut = await runTests(options, shell);
+    files = await readLogs(options);
+    if (shell.kit) await checkKit(options, files);
+    return { verdict: await judge(options, files, timedOut), files };
   } catch (error) {
     return { verdict: verdictOfFault(error), files };
   }
+}
+
+/** Makes /logs/verifier anew and puts the tests into a new /tests; a verifier's image that brings its own keeps them. */
+async function bringTests(options: TestRunOptions): Promise<TestShell> {
+  const { task, sandbox, shared, signal } = options;
+  const failure = { type: 'AddTestsDirError', action: `${task.id}: the tests could not be brought into the sandbox` };
+  const run = (command: string): Promise<void> => must(sandbox, command, failure, signal);
+  const workdir = quote(task.workdir);
+  // An agent that removed the workdir is judged all the same.
+  const reset = `${resetLogs}\nif [ ! -d ${workdir} ]; then rm -rf ${workdir}; mkdir -p ${workdir} || exit 1; fi`;
+  const { pytest } = testNeeds(task.tests);
+  const tests = task.tests.size === 0 ? task.tests : uploadedTests(task, pytest);
+  if (tests.size === 0) await run(reset);
+  else {
+    await run(`${reset}\n${resetTests}`);
+    await within({ ...failure, seconds: limits.upload }, signal, () => sandbox.upload(tests, '/tests'));
+    await run('chmod +x /tests/test.sh');
+  }
+  if (shared) await requireUploaded(sandbox, task, tests);
+  return within({ ...failure, seconds: limits.kit }, signal, () => bringKit({ task, sandbox, shared }, run));
+}
+
+/** @returns whether they ran longer than the task allows */
+async function runTests({ task, sandbox, signal }: TestRunOptions, { env, setUp }: TestShell): Promise<boolean> {
+  const { timedOut } = await sandbox.exec(`${setUp}${testCommand}`, {
+    timeoutSec: task.verifierTimeoutSec,
+    env: { ...env, ...resolveEnv(task.verifierEnv, `${task.id}: [verifier]`) },
+    ...(task.verifierUser === undefined ? {} : { user: task.verifierUser }),
+    ...(signal ? { signal } : {}),
+  });
+  return timedOut;
+}
+
+async function judge({ task, sandbox, reading }: TestRunOptions, files: FileTree, timedOut: boolean): Promise<Verdict> {
+  if (timedOut) throw new VerifierFault('VerifierTimeoutError', `tests/test.sh of ${task.id} ran longer than ${task.verifierTimeoutSec} s`);
+  await requireSameTests(sandbox, task);
+  return verdictOf(readRewards(files, task.id, reading), readCtrf(files));
+}
+
+/** The kit's notes lie beside the logs. @throws VerifierFault where something was missing */
+async function checkKit({ task, sandbox }: TestRunOptions, files: FileTree): Promise<void> {
+  const report = await readKitReport(sandbox);
+  if (report.notes !== '') files.set('kit-notes.txt', { data: Buffer.from(report.notes), mode: 0o644 });
+  requireComplete(task, report);
 }
 
 async function readLogs({ task, sandbox, signal }: TestRunOptions): Promise<FileTree> {
