@@ -1,4 +1,5 @@
 /** What activities are built from. Workers make it once (workers/dependencies.ts); tests give parts of their own. */
+import type { Dataset, DatasetOptions } from '../environment/tasks/datasets.ts';
 import type { EpisodeCodec, Sampler, SandboxKind, SandboxProvider, Task } from '../environment/types.ts';
 import type { TrainerClient } from '../policy/types.ts';
 import type { ArtifactStore } from '../records/artifacts.ts';
@@ -16,16 +17,10 @@ export interface RolloutDependencies {
   provider(kind: SandboxKind): SandboxProvider;
   /** Throws TaskError when the directory is not the task that the listing names. */
   task(listing: Pick<TaskListing, 'suite' | 'id' | 'checksum' | 'dir'>): Promise<Task>;
-  /** The tasks of a dataset that the globs leave, in order. Throws TaskError where there is no dataset, or none of its tasks loads. */
-  dataset(place: string, globs: { readonly include: readonly string[]; readonly exclude: readonly string[] }): Promise<LoadedTasks>;
+  /** As environment/tasks/datasets.ts has it. */
+  dataset(place: string, selection: Pick<DatasetOptions, 'include' | 'exclude' | 'limit'>): Promise<Dataset>;
   /** Codec and context length in tokens of the policy in this directory. */
   policy(directory: string): Promise<PolicyText>;
-}
-export interface LoadedTasks {
-  readonly name: string;
-  readonly tasks: readonly Task[];
-  /** Those that do not load. */
-  readonly failed: readonly { readonly task: string; readonly reason: string }[];
 }
 export interface Numerics {
   readonly device: string;

@@ -34,13 +34,15 @@ export async function openJob(deps: RolloutDependencies, job: EpisodesJob): Prom
   await keepSettings(directory, config);
   if (config.harness === 'terminus' && config.sandbox === 'embedded')
     throw new UserError('harness: got terminus, expected shell or script in the embedded sandbox, which has no terminals');
-  const { name: source, tasks, failed } = await deps.dataset(path.resolve(repoRoot, config.dataset), config);
-  const refused = [...failed];
+  const { include, exclude, limit } = config;
+  const selection = { include, exclude, ...(limit === 0 ? {} : { limit }) };
+  const { name: source, tasks } = await deps.dataset(path.resolve(repoRoot, config.dataset), selection);
+  const refused: { task: string; reason: string }[] = [];
   const runnable: Task[] = [];
-  for (const task of config.limit === 0 ? tasks : tasks.slice(0, config.limit)) {
-    const reason = refusal(deps, config, task);
-    if (reason === undefined) runnable.push(task);
-    else refused.push({ task: task.id, reason });
+  for (const { id, task, error } of tasks) {
+    const reason = task ? refusal(deps, config, task) : (error?.message ?? 'it does not load');
+    if (task && reason === undefined) runnable.push(task);
+    else refused.push({ task: id, reason: reason ?? '' });
   }
   if (runnable.length === 0) {
     const reasons = refused.slice(0, 5).map(({ task, reason }) => `${task}: ${reason}`);

@@ -1,12 +1,12 @@
 /** What the workers' activities are built from: the artifact store, sandboxes, tasks, policies and the trainer's clients. */
 import { readFile } from 'node:fs/promises';
 import path from 'node:path';
-import { loadDataset } from '../activities/dataset-tasks.ts';
 import { countArtifact } from '../activities/metrics.ts';
 import type { GpuDependencies, Numerics, PolicyText, RolloutDependencies, TrainerSupervisor } from '../activities/dependencies.ts';
 import { DockerProvider } from '../environment/docker/provider.ts';
 import { EmbeddedProvider } from '../environment/embedded/provider.ts';
 import { InfrastructureError, TaskError, UserError } from '../environment/errors.ts';
+import { openDataset } from '../environment/tasks/datasets.ts';
 import { TaskCache } from '../environment/tasks/task.ts';
 import type { SandboxKind, SandboxProvider } from '../environment/types.ts';
 import { loadCodec } from '../policy/codec.ts';
@@ -45,7 +45,7 @@ export function rolloutDependencies(logger: Logger): RolloutDependencies & { clo
       }
       return task;
     },
-    dataset: (place, globs) => loadDataset(place, globs, (directory) => tasks.load(directory)),
+    dataset: (place, selection) => openDataset(place, { ...selection, logger }),
     policy(directory) {
       const known = policies.get(directory) ?? readPolicy(directory);
       policies.set(directory, known);
