@@ -56,7 +56,7 @@ for document in json.loads(sys.argv[1]):
       { source_call_id: 'call_1_1', content: 'nosuch: command not found\n[exit 127]', extra: { exit_code: 127 } },
     ]);
     assert.deepEqual(steps[2]?.metrics, { prompt_tokens: 8, completion_tokens: 2 });
-    assert.deepEqual([agent.name, agent.model_name], ['terminal-rsi', shellRecord.agent]);
+    assert.deepEqual([agent.name, agent.model_name, agent.extra.id], ['terminal-rsi', 'policy:bbbbbbbbbbbb', shellRecord.agent]);
     assert.deepEqual(metrics, { total_prompt_tokens: 23, total_completion_tokens: 7, total_steps: 4 });
   });
 

@@ -74,7 +74,8 @@ export function agentInfo({ agent }: Pick<EpisodeRecord, 'agent'>): {
   readonly version: string;
   readonly model?: string;
 } {
-  if (agent.startsWith('policy:')) return { name: 'terminal-rsi', version, model: agent };
+  // Enough of a policy's hash to tell it by in a table; the whole of it is in the trajectory.
+  if (agent.startsWith('policy:')) return { name: 'terminal-rsi', version, model: agent.slice(0, 'policy:'.length + 12) };
   if (agent.startsWith('model:')) return { name: 'terminal-rsi', version, model: agent.slice('model:'.length) };
   return { name: agent, version };
 }
@@ -109,7 +110,7 @@ export function toAtif({ record, instruction, turns: range, tokens, usage }: Ati
       session_id: record.episodeId,
       agent: {
         ...{ name, version, ...(model === undefined ? {} : { model_name: model }) },
-        extra: { harness: record.harness, sandbox: record.sandbox, sample: record.sample, seed: record.seed },
+        extra: { id: record.agent, harness: record.harness, sandbox: record.sandbox, sample: record.sample, seed: record.seed },
       },
       steps,
       final_metrics: {

@@ -77,7 +77,7 @@ print(json.dumps({
     const { stats } = (await read('result.json')) as { stats: { evals: Record<string, { metrics: unknown; n_trials: number }> } };
     const means = Object.fromEntries(Object.entries(stats.evals).map(([key, { metrics, n_trials: n }]) => [key, [metrics, n]]));
     assert.deepEqual(means, {
-      [`terminal-rsi__${passed.record.agent}__fixtures`]: [[{ mean: 1 }], 2],
+      'terminal-rsi__policy:bbbbbbbbbbbb__fixtures': [[{ mean: 1 }], 2],
       'terminal-rsi__org/some-model__fixtures': [[{ reward: 0, style: 0.5 }], 1],
       oracle__fixtures: [[], 0],
     });

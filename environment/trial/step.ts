@@ -47,13 +47,14 @@ export async function runStep(options: StepOptions): Promise<StepResult> {
   const { sandbox, task, trial } = options;
   const phases = new Phases(options.phase);
   const files: { -readonly [K in keyof TrialFiles]: FileTree } = { agent: new Map(), verifier: new Map(), artifacts: new Map() };
-  let played: Interaction = { turns: [], stopReason: 'error' };
+  const turns: TurnRecord[] = [];
+  let played: Interaction = { turns, stopReason: 'error' };
   let error: TrialError | undefined;
   let verdict: Verdict | undefined;
   try {
     await phases.time('agentSetup', () => prepare(options));
     try {
-      played = await phases.time('agentExecution', () => play(options));
+      played = await phases.time('agentExecution', () => play(options, turns));
       error = errorOfStop(played.stopReason, task.agentTimeoutSec);
     } catch (thrown) {
       trial.signal?.throwIfAborted();
@@ -73,11 +74,11 @@ export async function runStep(options: StepOptions): Promise<StepResult> {
     trial.signal?.throwIfAborted();
     error = errorOf(thrown);
   }
-  const { turns, stopReason } = played;
+  const { stopReason } = played;
   const found =
     verdict ??
     unjudged(error ?? { type: 'InfrastructureError', message: 'not judged', policy: { retry: true, grade: false, rewardValid: false } });
-  return { turns, stopReason, verdict: found, ...(error ? { error } : {}), phases: phases.periods, files };
+  return { turns: played.turns, stopReason, verdict: found, ...(error ? { error } : {}), phases: phases.periods, files };
 }
 
 /** The step's files, its setup.sh, its network and its healthcheck. */
@@ -103,14 +104,15 @@ function changesNetwork({ steps = [] }: Task): boolean {
   return steps.some(({ agentNetwork, verifierNetwork }) => (agentNetwork ?? verifierNetwork) !== undefined);
 }
 
-function play(options: StepOptions): Promise<Interaction> {
+/** @param turns filled while they are played: what was done before an error counts */
+function play(options: StepOptions, turns: TurnRecord[]): Promise<Interaction> {
   const { sandbox, task, conversation, firstTurn, trial } = options;
   const { harness, limits, signal } = trial;
   const died = (error: SandboxDiedError): Promise<boolean> => diedByAgent(error, control(options));
   const common = { sandbox, task, diedByAgent: died, ...(signal ? { signal } : {}) };
   if (!conversation) return runSolution({ ...common, env: resolveEnv(task.solutionEnv, `${task.id} [solution]`) });
   const clock = trial.wallClock ? wallClock(task.agentTimeoutSec) : commandClock(task.agentTimeoutSec);
-  return interact({ ...common, harness, limits, conversation, firstTurn, clock });
+  return interact({ ...common, harness, limits, conversation, firstTurn, clock, turns });
 }
 
 function control({ trial: { task, provider, labels, signal } }: StepOptions): Parameters<typeof diedByAgent>[1] {
