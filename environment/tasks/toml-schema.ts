@@ -128,7 +128,7 @@ const step = z.object({
   artifacts: z.array(artifact).default([]),
 });
 
-const packageName = text.regex(
+export const packageName = text.regex(
   /^(?!.*\.\.)[a-zA-Z0-9][a-zA-Z0-9._-]*\/[a-zA-Z0-9][a-zA-Z0-9._-]*$/,
   'expected organisation/name of letters, digits, dots, hyphens and underscores',
 );
