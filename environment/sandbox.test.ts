@@ -359,7 +359,7 @@ describe('docker sandbox', { skip: docker?.skip ?? false }, () => {
 
   it('names what to do when an image is missing or no engine answers', async () => {
     await assert.rejects(
-      start(provider, withEnvironment({ image: 'localhost:1/nosuch:1' })),
+      start(provider, withEnvironment({ image: 'localhost:1/nosuch:1', run: [] })),
       (error) => error instanceof UserError && /nosuch:1 .*docker load/.test(error.message),
     );
     const nowhere = new DockerProvider({ docker: new Docker({ socketPath: '/nosuch/docker.sock' }), patienceMs: 0 });

@@ -40,12 +40,24 @@ export function typed(error: unknown, action: string): Error {
       `cannot ${action}: no Docker engine answers (${message}); start Docker, or set DOCKER_HOST, or use the embedded sandbox`,
     );
   }
-  return new InfrastructureError(`cannot ${action}: ${message}`);
+  const type = poolsExhausted.test(message) ? { type: 'NetworkPoolExhaustedError' } : {};
+  return new InfrastructureError(`cannot ${action}: ${message}`, type);
 }
+
+/** The engine has no subnet or address left, or the kernel no port on the bridge. */
+const poolsExhausted = /fully subnetted|address pool|no available ipv4 addresses|exchange full/i;
 
 /** The HTTP status of an engine's refusal. */
 export function statusOf(error: unknown): number | undefined {
   return (error as { statusCode?: number }).statusCode;
+}
+
+/** Whether the answer to a request is missing: the engine may have done what it was asked, or may still do it. */
+export function isLost(error: unknown): boolean {
+  const status = statusOf(error);
+  return status === undefined
+    ? !(error instanceof InfrastructureError || error instanceof TaskError || error instanceof UserError)
+    : status >= 500;
 }
 
 /** Lets a number of actions run at the same time; the others wait in order. */

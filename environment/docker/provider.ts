@@ -1,78 +1,104 @@
 /**
- * The Docker sandbox: a fresh container per sandbox, without network and capabilities, with limits on memory and processes.
+ * The Docker sandbox: a fresh container per sandbox, without a network unless the task asks for one, with limits on memory, processes
+ * and privileges.
  *
- * Nothing may be left behind. A container's name follows from its labels, so that a retry finds and removes what
- * a crashed attempt left; `close` removes it in every outcome; `sweep` removes by label what no living owner holds, and a
- * worker's first container is preceded by the removal of all that dead workers of this host left.
+ * Nothing may be left behind. A container's name follows from its labels, so that a retry finds and takes or removes what an
+ * earlier attempt left; `close` removes it in every outcome; the reaper removes what no living owner holds, and a
+ * process's first container is preceded by a round of it.
  *
  * An engine that is being restarted takes its containers with it. What they ran fails with EngineLostError and may start again
  * at once: `start` waits for the engine.
  */
-import { createHash } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
 import Docker from 'dockerode';
-import { z } from 'zod';
+import { AllowlistProxy } from './allowlist-proxy.ts';
+import { Attachment, policiesOf } from './attachment.ts';
+import { DiskGate, isLocal } from './disk.ts';
 import { remove, Semaphore, statusOf, typed } from './engine.ts';
 import { putFiles } from './files.ts';
+import { EnvironmentImages } from './images.ts';
+import type { EnvironmentImage } from './images.ts';
+import { containerName, label, labelsOf, owner, ownerFate } from './labels.ts';
+import { isPlain, limitsOf } from './limits.ts';
+import { BridgeNetworks } from './networks.ts';
+import { Reaper } from './reaper.ts';
+import type { ReaperOptions } from './reaper.ts';
 import { DockerSandbox } from './sandbox.ts';
-import { fate, identify } from '../../workers/process-identity.ts';
-import { InfrastructureError, TaskError, UserError } from '../errors.ts';
-import { ensureShellImage, finished, hasImage, SHELL_IMAGE } from './shell-image.ts';
+import { createContainer, startContainer } from './start.ts';
+import { InfrastructureError, TaskError } from '../errors.ts';
+import { resolveEnv } from '../tasks/env-templates.ts';
 import type { Sandbox, SandboxLabels, SandboxProvider, Task } from '../types.ts';
 
 export interface DockerProviderOptions {
   /** Default: the engine that DOCKER_HOST or the usual socket names. */
   readonly docker?: Docker;
-  /** Containers being created at the same time: a daemon answers with errors when too many start at once. */
+  /** Containers being started at the same time. Default: four in this process, whatever number of providers it has for this engine. */
   readonly concurrentStarts?: number;
   /** Milliseconds for which `start` waits for an engine that does not answer. Default: two minutes, a slow restart. */
   readonly patienceMs?: number;
+  /** Milliseconds after which one answer of the engine counts as lost. Default: one minute. */
+  readonly answerMs?: number;
+  /** Bytes that must be free on Docker's disk. Default: TERMINAL_RSI_MIN_FREE_GB. */
+  readonly minFreeBytes?: number;
+  /** Default: TERMINAL_RSI_SUBNETS. */
+  readonly subnets?: string;
+  /** Asked before a container of another host is removed; default: nobody knows. */
+  readonly isOpen?: ReaperOptions['isOpen'];
+  readonly logger?: ReaperOptions['logger'];
 }
 
-const label = {
-  run: 'terminal-rsi.run',
-  episode: 'terminal-rsi.episode',
-  purpose: 'terminal-rsi.purpose',
-  owner: 'terminal-rsi.owner',
-} as const;
-/** Host, process id and start of the process: an id alone is given to other processes later. */
-const owner = JSON.stringify(identify(process.pid) ?? {});
-const ownerSchema = z
-  .string()
-  .transform((text, context) => {
-    try {
-      return JSON.parse(text) as unknown;
-    } catch {
-      context.addIssue('expected JSON');
-      return z.NEVER;
-    }
-  })
-  .pipe(z.object({ host: z.string(), pid: z.number(), start: z.string() }));
-type OwnerFate = ReturnType<typeof fate> | 'forgotten';
 const PATIENCE_MS = 120_000;
-/** Seconds for each RUN line of the environment. */
+const ANSWER_MS = 60_000;
+/** More starts at the same time make an engine answer with errors. */
+const CONCURRENT_STARTS = 4;
+/** Seconds for each RUN line of an environment that is not built. */
 const runTimeoutSec = 120;
+/** After somebody removed the image or the network that was just looked up. */
+const startAttempts = 3;
 /** Keeps the container up, also when the agent kills every `sleep`. */
 const keeper = ['/bin/sh', '-c', 'while :; do sleep 3600; done'];
 
+/** One per engine, for all providers of this process. */
+const throttles = new Map<string, Semaphore>();
+
 export class DockerProvider implements SandboxProvider {
   readonly kind = 'docker';
+  /** Removes what crashed owners left, of this provider's engine. */
+  readonly reaper: Reaper;
   readonly #docker: Docker;
   readonly #starts: Semaphore;
   readonly #patienceMs: number;
-  #swept: Promise<unknown> | undefined;
-  readonly #images = new Map<string, Promise<void>>();
+  readonly #answerMs: number;
+  readonly #gate: DiskGate;
+  readonly #images: EnvironmentImages;
+  readonly #networks: BridgeNetworks;
+  readonly #proxy = new AllowlistProxy();
   readonly #live = new Map<string, DockerSandbox | undefined>();
+  #reaped: Promise<unknown> | undefined;
+  #networked = false;
 
   constructor(options: DockerProviderOptions = {}) {
     this.#docker = options.docker ?? new Docker();
-    this.#starts = new Semaphore(options.concurrentStarts ?? 4);
+    this.#starts = options.concurrentStarts === undefined ? throttleOf(this.#docker) : new Semaphore(options.concurrentStarts);
     this.#patienceMs = options.patienceMs ?? PATIENCE_MS;
+    this.#answerMs = options.answerMs ?? ANSWER_MS;
+    this.#gate = new DiskGate(this.#docker, options.minFreeBytes);
+    this.#images = new EnvironmentImages(this.#docker, { gate: this.#gate });
+    this.#networks = new BridgeNetworks(this.#docker, options.subnets);
+    this.reaper = new Reaper(this.#docker, {
+      isOpen: options.isOpen ?? (() => Promise.resolve(undefined)),
+      ...(options.logger ? { logger: options.logger } : {}),
+      networks: this.#networks,
+      images: this.#images,
+    });
   }
 
   refusal(task: Task): string | undefined {
     const { needs } = task.environment;
-    return needs.length > 0 ? `it needs ${needs.join(', ')}; the docker sandbox runs without network and devices` : undefined;
+    if (needs.length > 0) return `it needs ${needs.join(', ')}, which the docker sandbox does not have`;
+    if (policiesOf(task).some(({ mode }) => mode === 'allowlist') && !isLocal(this.#docker))
+      return 'its network has an allow-list, which needs a Docker engine on the same Linux machine, reached by its socket';
+    return undefined;
   }
 
   async start(task: Task, labels: SandboxLabels, signal?: AbortSignal): Promise<Sandbox> {
@@ -80,35 +106,20 @@ export class DockerProvider implements SandboxProvider {
     if (refusal !== undefined) throw new TaskError(`${task.id}: ${refusal}`);
     await this.#engine(signal);
     // What cannot be removed now costs memory, and is no reason to run nothing.
-    await (this.#swept ??= this.#sweep([label.owner], ['gone']).catch(() => undefined));
-    const name = this.#reserveName(labels);
-    let sandbox: DockerSandbox | undefined;
+    await (this.#reaped ??= this.reaper.reapOnce().catch(() => undefined));
+    const name = this.#reserveName(containerName(labels));
     try {
-      await this.#image(task.environment.image);
-      const container = await this.#starts.run(async () => {
-        signal?.throwIfAborted();
-        const created = await this.#create(name, task, labels);
-        sandbox = new DockerSandbox(created, task, {
-          user: '',
-          setNetwork: () => Promise.reject(new InfrastructureError('the network of a container cannot be changed')),
-          closed: () => this.#live.delete(name),
-        });
-        this.#live.set(name, sandbox);
-        await putFiles(created, task.environment.files, '/');
-        await created.start();
-        return sandbox;
-      });
-      for (const line of task.environment.run) {
-        const result = await container.exec(line, { timeoutSec: runTimeoutSec, cwd: '/', ...(signal ? { signal } : {}) });
-        if (result.exitCode !== 0)
-          throw new TaskError(
-            `${task.id}: RUN ${line} exited with ${result.exitCode}: ${(result.stderr || result.stdout).trim().slice(-300)}`,
-          );
+      for (let attempt = 1; ; attempt++) {
+        const image = await this.#images.ensure(task.environment, task.id, signal);
+        try {
+          return await this.#withinBudget(task, signal, (budget) => this.#start(name, task, labels, image, budget));
+        } catch (error) {
+          if (attempt === startAttempts || !isMissing(error)) throw error;
+          this.#images.forget(image.name);
+        }
       }
-      return container;
     } catch (error) {
-      if (sandbox) await sandbox.close();
-      else this.#live.delete(name);
+      this.#live.delete(name);
       signal?.throwIfAborted();
       throw typed(error, 'start a container');
     }
@@ -116,17 +127,22 @@ export class DockerProvider implements SandboxProvider {
 
   async sweep(runKey: string): Promise<number> {
     try {
-      return await this.#sweep([`${label.run}=${runKey}`], ['gone', 'forgotten']);
+      const found = await this.#docker.listContainers({ all: true, filters: { label: [`${label.run}=${runKey}`] } });
+      const abandoned = found.filter((container) => this.#isAbandoned(container));
+      await Promise.all(abandoned.map((container) => remove(this.#docker.getContainer(container.Id))));
+      return abandoned.length;
     } catch (error) {
       throw typed(error, `sweep the containers of run ${runKey}`);
     }
   }
 
-  async #sweep(filter: string[], fates: readonly OwnerFate[]): Promise<number> {
-    const found = await this.#docker.listContainers({ all: true, filters: { label: filter } });
-    const abandoned = found.filter((container) => fates.includes(this.#ownerOf(container)));
-    await Promise.all(abandoned.map((container) => remove(this.#docker.getContainer(container.Id))));
-    return abandoned.length;
+  async close(): Promise<void> {
+    this.#images.close();
+    await this.reaper.stop();
+    await Promise.all([...this.#live.values()].map((sandbox) => sandbox?.close() ?? Promise.resolve()));
+    await this.#proxy.close();
+    // Networks that are left cost nothing but their addresses: the next reaper takes them.
+    if (this.#networked) await this.#networks.sweep({ restMs: 0 }).catch(() => undefined);
   }
 
   /** Waits for an engine that does not answer. @throws EngineLostError after the patience, or the signal's reason */
@@ -142,82 +158,125 @@ export class DockerProvider implements SandboxProvider {
     }
   }
 
-  async close(): Promise<void> {
-    await Promise.all([...this.#live.values()].map((sandbox) => sandbox?.close() ?? Promise.resolve()));
+  /** Ends `work` at the environment's time limit, which does not count the wait for other containers' starts. */
+  async #withinBudget<T>(task: Task, signal: AbortSignal | undefined, work: (budget: Budget) => Promise<T>): Promise<T> {
+    const { buildTimeoutSec: seconds } = task.environment;
+    const expiry = new AbortController();
+    let timer: NodeJS.Timeout | undefined;
+    const begin = (): void => {
+      if (seconds * 1000 < 2 ** 31) timer = setTimeout(() => expiry.abort(), seconds * 1000);
+    };
+    try {
+      return await work({ signal: signal ? AbortSignal.any([signal, expiry.signal]) : expiry.signal, begin });
+    } catch (error) {
+      if (!expiry.signal.aborted || signal?.aborted === true) throw error;
+      throw new InfrastructureError(`${task.id}: its container was not ready within ${seconds} s (build_timeout_sec)`, {
+        type: 'EnvironmentStartTimeoutError',
+      });
+    } finally {
+      clearTimeout(timer);
+    }
   }
 
-  /** `forgotten`: by another provider of this process. Other hosts alone can tell of their processes, but what does not run is nobody's. */
-  #ownerOf({ Names, Labels, State }: Docker.ContainerInfo): OwnerFate {
-    if (Names.some((name) => this.#live.has(name.slice(1)))) return 'alive';
-    const held = Labels[label.owner] ?? '';
-    if (held === owner) return 'forgotten';
-    const known = ownerSchema.safeParse(held);
-    const found = known.success ? fate(known.data) : 'unknown';
-    return found === 'unknown' && State === 'exited' ? 'gone' : found;
+  async #start(name: string, task: Task, labels: SandboxLabels, image: EnvironmentImage, { signal, begin }: Budget): Promise<Sandbox> {
+    const attachment = new Attachment(this.#docker, this.#networks, this.#proxy, task);
+    let sandbox: DockerSandbox | undefined;
+    try {
+      const started = await this.#starts.run(async () => {
+        begin();
+        signal.throwIfAborted();
+        await this.#gate.check('start a container');
+        const container = await this.#create(name, task, labels, image, attachment, signal);
+        sandbox = new DockerSandbox(container, task, {
+          user: image.user,
+          setNetwork: (policy) => attachment.set(policy),
+          closed: () => {
+            attachment.close();
+            if (this.#live.get(name) === sandbox) this.#live.delete(name);
+          },
+        });
+        this.#live.set(name, sandbox);
+        if (!image.built) await putFiles(container, task.environment.files, '/');
+        await startContainer(container, { answerMs: this.#answerMs, signal });
+        await attachment.started(container);
+        return sandbox;
+      });
+      for (const line of image.built ? [] : task.environment.run) {
+        const result = await started.exec(line, { timeoutSec: runTimeoutSec, cwd: '/', signal });
+        if (result.exitCode !== 0)
+          throw new TaskError(
+            `${task.id}: RUN ${line} exited with ${result.exitCode}: ${(result.stderr || result.stdout).trim().slice(-300)}`,
+            { type: 'SandboxBuildFailedError' },
+          );
+      }
+      return started;
+    } catch (error) {
+      if (sandbox) await sandbox.close();
+      else attachment.close();
+      this.#live.set(name, undefined); // the name stays reserved for another try
+      throw error;
+    }
   }
 
-  /** The name follows from the labels; only a second living sandbox with equal labels in this process gets a number behind it. */
-  #reserveName(labels: SandboxLabels): string {
-    const digest = createHash('sha256').update([labels.runKey, labels.episodeId, labels.purpose].join('\0')).digest('hex').slice(0, 20);
-    const base = `terminal-rsi-${labels.purpose}-${digest}`;
+  async #create(
+    name: string,
+    task: Task,
+    labels: SandboxLabels,
+    image: EnvironmentImage,
+    attachment: Attachment,
+    signal: AbortSignal,
+  ): Promise<Docker.Container> {
+    const { env, hostname, host } = await attachment.settings();
+    this.#networked ||= host.NetworkMode !== 'none';
+    const home = isPlain(task.environment, image) ? { HOME: '/root' } : {}; // elsewhere the user's own
+    const variables = { ...home, ...env, ...resolveEnv(task.environment.env, `${task.id}: [environment]`) };
+    const options = {
+      name,
+      Image: image.name,
+      Entrypoint: keeper,
+      Cmd: [],
+      Hostname: hostname, // else a new one per container, seen in observations
+      WorkingDir: task.workdir,
+      User: '0',
+      Env: Object.entries(variables).map(([key, value]) => `${key}=${value}`),
+      Labels: labelsOf(task, labels),
+      HostConfig: { ...limitsOf(task, image), ...host },
+    };
+    return createContainer(this.#docker, options, { answerMs: this.#answerMs, signal });
+  }
+
+  /** By another process, or by another provider of this one. What does not run and cannot be asked for is nobody's. */
+  #isAbandoned({ Names, Labels, State }: Docker.ContainerInfo): boolean {
+    if (Names.some((name) => this.#live.has(name.slice(1)))) return false;
+    const held = Labels[label.owner];
+    const fate = ownerFate(held);
+    return held === owner || fate === 'gone' || (fate === 'unknown' && State === 'exited');
+  }
+
+  /** Only a second living sandbox with equal labels in this process gets a number behind its name. */
+  #reserveName(base: string): string {
     let name = base;
     for (let number = 2; this.#live.has(name); number++) name = `${base}-${number}`;
     this.#live.set(name, undefined);
     return name;
   }
+}
 
-  async #create(name: string, task: Task, labels: SandboxLabels): Promise<Docker.Container> {
-    const { image, env, memoryMb, pidsLimit } = task.environment;
-    const bytes = memoryMb * 1024 * 1024;
-    const options: Docker.ContainerCreateOptions = {
-      name,
-      Image: image,
-      Entrypoint: keeper,
-      Cmd: [],
-      Hostname: 'localhost', // else a new one per container, seen in observations
-      WorkingDir: task.workdir,
-      User: '0',
-      Env: Object.entries({ HOME: '/root', ...env }).map(([key, value]) => `${key}=${value}`),
-      Labels: { [label.run]: labels.runKey, [label.episode]: labels.episodeId, [label.purpose]: labels.purpose, [label.owner]: owner },
-      HostConfig: {
-        NetworkMode: 'none',
-        CapDrop: ['ALL'],
-        SecurityOpt: ['no-new-privileges'],
-        Init: true, // reaps orphans: otherwise zombies fill the pids limit
-        Memory: bytes,
-        MemorySwap: bytes,
-        PidsLimit: pidsLimit,
-        LogConfig: { Type: 'none', Config: {} },
-        RestartPolicy: { Name: 'no' },
-      },
-    };
-    try {
-      return await this.#docker.createContainer(options);
-    } catch (error) {
-      if (statusOf(error) !== 409) throw error;
-      await remove(this.#docker.getContainer(name)); // a crashed attempt's leftover
-      return await this.#docker.createContainer(options);
-    }
-  }
+interface Budget {
+  readonly signal: AbortSignal;
+  /** Starts the clock. */
+  begin(): void;
+}
 
-  /** Makes sure that the image is there, once per image. */
-  #image(name: string): Promise<void> {
-    const known = this.#images.get(name);
-    if (known) return known;
-    const making = name === SHELL_IMAGE ? ensureShellImage(this.#docker).then(() => undefined) : this.#pull(name);
-    this.#images.set(name, making);
-    making.catch(() => this.#images.delete(name));
-    return making;
-  }
+function throttleOf(docker: Docker): Semaphore {
+  const { socketPath, host, port } = docker.modem as { socketPath?: string; host?: string; port?: number };
+  const engine = socketPath ?? `${host}:${port}`;
+  const known = throttles.get(engine) ?? new Semaphore(CONCURRENT_STARTS);
+  throttles.set(engine, known);
+  return known;
+}
 
-  async #pull(name: string): Promise<void> {
-    if (await hasImage(this.#docker, name)) return;
-    try {
-      await finished(this.#docker, await this.#docker.pull(/[:@]/.test(name) ? name : `${name}:latest`));
-    } catch (error) {
-      throw new UserError(
-        `the image ${name} is not on this machine and cannot be pulled: ${(error as Error).message}. Load it with docker load or docker build, or use the tasks that start FROM ${SHELL_IMAGE}`,
-      );
-    }
-  }
+/** The image or the network is gone that was there when it was looked up. */
+function isMissing(error: unknown): boolean {
+  return statusOf(error) === 404 && /no such image|network \S+ not found/i.test((error as Error).message);
 }
