@@ -31,19 +31,19 @@ export async function verifySeparate(options: VerifySeparateOptions): Promise<Ju
   const sandbox = await provider.start(task, labels, signal);
   try {
     if (task.verifierEnvironment === undefined) await restoreWorkdir(sandbox, task, snapshot, signal);
-    if (artifacts !== undefined) await placeArtifacts(sandbox, task, artifacts);
+    if (artifacts !== undefined) await placeArtifacts(sandbox, options.task, artifacts);
     return await judgeTests({ ...rest, task, sandbox, shared: false, ...(signal ? { signal } : {}) });
   } finally {
     await sandbox.close();
   }
 }
 
-/** The task with the environment and network that its verifier has. */
+/** The task with the environment, workdir and network that its verifier has. */
 function verifierTask(task: Task): Task {
-  const { verifierEnvironment, verifierNetwork } = task;
+  const { verifierEnvironment, verifierWorkdir: workdir = task.workdir, verifierNetwork } = task;
   if (verifierEnvironment === undefined && verifierNetwork === undefined) return task;
   const environment = verifierEnvironment ?? task.environment;
-  return { ...task, environment: verifierNetwork === undefined ? environment : { ...environment, network: verifierNetwork } };
+  return { ...task, workdir, environment: verifierNetwork === undefined ? environment : { ...environment, network: verifierNetwork } };
 }
 
 async function restoreWorkdir(sandbox: Sandbox, task: Task, snapshot: WorkspaceSnapshot, signal?: AbortSignal): Promise<void> {
