@@ -1,9 +1,11 @@
 /** What the workers' activities are built from: the artifact store, sandboxes, tasks, policies and the trainer's clients. */
 import { readFile } from 'node:fs/promises';
 import path from 'node:path';
+import Docker from 'dockerode';
 import { countArtifact } from '../activities/metrics.ts';
 import type { GpuDependencies, Numerics, PolicyText, RolloutDependencies, TrainerSupervisor } from '../activities/dependencies.ts';
 import { DockerProvider } from '../environment/docker/provider.ts';
+import type { ReaperOptions } from '../environment/docker/reaper.ts';
 import { EmbeddedProvider } from '../environment/embedded/provider.ts';
 import { InfrastructureError, TaskError, UserError } from '../environment/errors.ts';
 import { openDataset } from '../environment/tasks/datasets.ts';
@@ -18,12 +20,24 @@ import { addressUrl, statusAddress } from './listen-address.ts';
 import type { Logger } from './runtime.ts';
 import { trainerUrl } from './trainer-url.ts';
 
-export function rolloutDependencies(logger: Logger): RolloutDependencies & { close(): Promise<void> } {
+/** Between two rounds of the reaper. */
+const REAP_MS = 5 * 60_000;
+
+/** @param isOpen asked before a container of another host is removed (workers/open-workflows.ts) */
+export function rolloutDependencies(
+  logger: Logger,
+  isOpen?: ReaperOptions['isOpen'],
+): RolloutDependencies & { reapIfDocker(): Promise<void>; close(): Promise<void> } {
+  const makeDocker = (): DockerProvider => {
+    const docker = new DockerProvider({ logger, ...(isOpen ? { isOpen } : {}) });
+    docker.reaper.start(REAP_MS);
+    return docker;
+  };
   const providers = new Map<SandboxKind, SandboxProvider>();
   const tasks = new TaskCache(logger);
   const policies = new Map<string, Promise<PolicyText>>();
   const status = statusAddress();
-  return {
+  const dependencies: RolloutDependencies = {
     store: openStore(countArtifact),
     data: dataDirectory(),
     ...(status ? { reportUrl: (runKey) => `${addressUrl(status)}/reports/${runKey}/` } : {}),
@@ -32,7 +46,7 @@ export function rolloutDependencies(logger: Logger): RolloutDependencies & { clo
     provider(kind) {
       let provider = providers.get(kind);
       // Made when first asked for: a machine without Docker runs embedded tasks all the same.
-      if (!provider) providers.set(kind, (provider = kind === 'docker' ? new DockerProvider() : new EmbeddedProvider()));
+      if (!provider) providers.set(kind, (provider = kind === 'docker' ? makeDocker() : new EmbeddedProvider()));
       return provider;
     },
     async task({ suite, id, checksum, dir }) {
@@ -51,6 +65,17 @@ export function rolloutDependencies(logger: Logger): RolloutDependencies & { clo
       policies.set(directory, known);
       known.catch(() => policies.delete(directory));
       return known;
+    },
+  };
+  return {
+    ...dependencies,
+    /** What a lost worker left goes at the start, also where this one will run embedded tasks alone. */
+    async reapIfDocker() {
+      const answers = await new Docker().ping().then(
+        () => true,
+        () => false,
+      );
+      if (answers) dependencies.provider('docker');
     },
     async close() {
       await Promise.all([...providers.values()].map((provider) => provider.close()));

@@ -9,6 +9,7 @@ import { connect } from './connection.ts';
 import { rolloutDependencies } from './dependencies.ts';
 import { AttemptRecords, failLostAttempts } from './lost-attempts.ts';
 import { Observability } from './observability.ts';
+import { openWorkflows } from './open-workflows.ts';
 import { runWorker } from './run.ts';
 import { createLogger, installRuntime } from './runtime.ts';
 import { startTracing, stopTracing, workflowInterceptorModules } from './tracing.ts';
@@ -23,7 +24,8 @@ try {
   logger.info({ stamp: stampText(bundle.stamp), origin: bundle.origin, file: bundle.file }, 'workflow bundle');
   observability.waitingFor('the Temporal server');
   const { connection, namespace } = await connect(logger);
-  const dependencies = rolloutDependencies(logger);
+  const dependencies = rolloutDependencies(logger, openWorkflows(connection, namespace));
+  await dependencies.reapIfDocker();
   const records = new AttemptRecords(dependencies.data, logger);
   await failLostAttempts(connection, dependencies.data, logger);
   const worker = await Worker.create({
