@@ -6,6 +6,7 @@ import { activityInfo, cancellationSignal } from '@temporalio/activity';
 import { availableParallelism } from 'node:os';
 import { InfrastructureError, TaskError } from '../environment/errors.ts';
 import type { EpisodeRecord, EpisodeVerdict, Verdict, WorkspaceSnapshot } from '../environment/types.ts';
+import { taskKey } from '../records/calibration.ts';
 import type { VerifyInput, VerifyResult } from '../workflows/contract.ts';
 import { forEachConcurrently } from './concurrency.ts';
 import type { RolloutDependencies } from './dependencies.ts';
@@ -37,7 +38,8 @@ export async function verify(deps: RolloutDependencies, input: VerifyInput): Pro
       if (journal.get(episodeId)) return;
       const snapshot = snapshots.get(episodeId);
       if (!snapshot) throw new TaskError(`episode ${episodeId} has no snapshot in ${input.snapshots.uri}`);
-      const task = await deps.task({ suite, id: taskId, checksum: record.taskChecksum });
+      const dir = input.directories?.[taskKey(record)];
+      const task = await deps.task({ suite, id: taskId, checksum: record.taskChecksum, ...(dir === undefined ? {} : { dir }) });
       const options = { task, snapshot, provider, runKey: key.runKey, ...(workflow ? { workflow } : {}), tries, signal };
       const verdict = await startingAgain(signal, () => judge(options));
       await journal.append(episodeId, { ...verdict, episodeId, suite, taskId, family, tier });

@@ -23,9 +23,15 @@ export function listTraining(): TaskListing[] {
   return listing(TRAIN);
 }
 
+const names: readonly string[] = [...SUITES.map((suite) => suite.name), TRAIN];
+
+/** Whether a built-in suite, `train` included, has this name. */
+export function isSuite(name: string): boolean {
+  return names.includes(name);
+}
+
 /** Directory that holds the suite's task directories, `train` included. Throws UserError for an unknown name. */
 export function suiteDirectory(name: string): string {
-  const names = [...SUITES.map((suite) => suite.name), TRAIN];
-  if (!names.includes(name)) throw new UserError(`suite ${JSON.stringify(name)} does not exist; expected one of ${names.join(', ')}`);
+  if (!isSuite(name)) throw new UserError(`suite ${JSON.stringify(name)} does not exist; expected one of ${names.join(', ')}`);
   return join(BUILT, name);
 }

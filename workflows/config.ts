@@ -145,6 +145,11 @@ export const runConfigSchema = z.strictObject({
   }),
   rounds: count.max(8).meta({ description: 'Rounds, each of one RSR and one RPR stage.', unit: 'rounds', published: '2' }),
   requireApproval: z.boolean().meta({ description: 'Wait for the update `approveStage` before each stage but Base.' }),
+  dataset: z.string().min(1).nullable().default(null).meta({
+    description:
+      'Tasks to train on in place of the built-in ones: a folder of tasks in the format of Harbor, a registry.json or a dataset.toml; absolute, or relative to the repository. Only tasks that its gate file accepts are used (`npm run tasks -- check`). Evaluation stays on the built-in suites.',
+  }),
+  gateFile: z.string().min(1).nullable().default(null).meta({ description: "The dataset's gate file; null = `gate.json` in its folder." }),
   trainingTasks: countOrZero.meta({ description: 'At most this many training tasks, families taking turns; 0 = all.', unit: 'tasks' }),
   rollout: rollout.meta({ description: 'How episodes are rolled out, in training and in evaluation.' }),
   evaluation: evaluation.meta({ description: 'How each stage is measured.' }),

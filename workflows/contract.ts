@@ -93,6 +93,8 @@ export interface VerifyInput {
   readonly sandbox: SandboxKind;
   readonly episodes: ArtifactRef;
   readonly snapshots: ArtifactRef;
+  /** `<suite>/<task>` → directory, for tasks that are not of the built-in suites (absent when there are none). */
+  readonly directories?: Readonly<Record<string, string>>;
 }
 export interface VerifyResult {
   readonly verdicts: ArtifactRef;

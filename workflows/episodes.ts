@@ -4,7 +4,15 @@
  */
 import { continueAsNew, workflowInfo } from '@temporalio/workflow';
 import { collectChunks, rollout, verify } from './activity-options.ts';
-import type { ChunkResult, EpisodeBatchInput, EpisodeBatchResult, EpisodeCounts, EpisodeGroup, EpisodeRequest } from './contract.ts';
+import type {
+  ChunkResult,
+  EpisodeBatchInput,
+  EpisodeBatchResult,
+  EpisodeCounts,
+  EpisodeGroup,
+  EpisodeRequest,
+  VerifyInput,
+} from './contract.ts';
 import { PauseGate, reportProgress } from './control.ts';
 import { tasksText } from './details.ts';
 
@@ -56,7 +64,7 @@ export async function episodeBatch(input: EpisodeBatchInput): Promise<EpisodeBat
     ]);
     await gate.open();
     const verdicts = await verify.executeWithOptions({ summary }, [
-      { key, chunk, sandbox, episodes: rolled.episodes, snapshots: rolled.snapshots },
+      { key, chunk, sandbox, episodes: rolled.episodes, snapshots: rolled.snapshots, ...directoriesOf(episodes) },
     ]);
     results[chunk - first] = { rollout: rolled, verify: verdicts };
     finished++;
@@ -79,6 +87,12 @@ export async function episodeBatch(input: EpisodeBatchInput): Promise<EpisodeBat
   const result = { chunks: [...before.chunks, part], counts: countsSoFar() };
   if (next === plan.length) return result;
   return await continueAsNew<typeof episodeBatch>({ ...input, resume: { nextChunk: next, result, paused: gate.paused } });
+}
+
+/** Records name no directories, because equal runs on other machines have equal records. */
+function directoriesOf(episodes: readonly EpisodeRequest[]): Pick<VerifyInput, 'directories'> {
+  const entries = episodes.flatMap(({ task: { suite, id, dir } }) => (dir === undefined ? [] : [[`${suite}/${id}`, dir] as const]));
+  return entries.length === 0 ? {} : { directories: Object.fromEntries(entries) };
 }
 
 const noEpisodes: EpisodeCounts = { episodes: 0, passed: 0, failed: 0, noVerdict: 0, agentTokens: 0, totalTokens: 0, timeouts: 0 };

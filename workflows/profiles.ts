@@ -14,6 +14,8 @@ const quick: RunConfig = {
   basePolicy: 'models/tiny-base',
   rounds: 2,
   requireApproval: false,
+  dataset: null,
+  gateFile: null,
   trainingTasks: 0,
   rollout: {
     chunkSize: 32,
@@ -212,6 +214,8 @@ function schemaAt(schema: z.ZodType, path: readonly string[]): JsonObject {
 
 /** What a JSON Schema node accepts, in words. */
 export function accepted(schema: JsonObject): string {
+  const either = schema['anyOf'];
+  if (Array.isArray(either)) return (either as JsonObject[]).map((one) => (one['type'] === 'null' ? 'null' : accepted(one))).join(' or ');
   const options = schema['enum'];
   if (Array.isArray(options)) return oneOf(options.map(String));
   if (schema['type'] === 'array')
