@@ -11,8 +11,13 @@ import { after, before, describe, it } from 'node:test';
 import { makeAuditedRun } from '../../tests/audited-run.ts';
 import type { AuditedRun } from '../../tests/audited-run.ts';
 import { canonicalHash, canonicalJson } from '../canonical-json.ts';
+import { loadTask } from '../../environment/tasks/task.ts';
+import type { Trajectory } from '../atif.ts';
+import { readTrials } from '../harbor-job.ts';
 import type { LedgerRecord } from '../ledger.ts';
 import type { StageRecord } from '../lineage.ts';
+import { suiteDirectory } from '../../suites/suites.ts';
+import { writeTrajectories } from '../trajectories.ts';
 import { manifestSchema, openArchive } from './archive.ts';
 import type { Manifest } from './archive.ts';
 import { auditSource } from './audit.ts';
@@ -174,6 +179,32 @@ describe('an untouched run', () => {
         artifacts === 'hashes',
       );
     }
+  });
+
+  it('can be read as trajectories: every episode of every stage, with what its agent was told and all its tokens', async () => {
+    const folder = await mkdtemp(path.join(tmpdir(), 'terminal-rsi-trajectories-'));
+    const source = await openArchive(run.unpacked);
+    const { jobs, trials } = await writeTrajectories(source, folder);
+    assert.deepEqual(
+      jobs.map((job) => path.basename(job).replace(/^\d+-/, '')).filter((name) => name.startsWith('RSR-1')),
+      ['RSR-1-rollouts', 'RSR-1-evaluation'],
+    );
+    const results = (await Promise.all(jobs.map(readTrials))).flat();
+    assert.equal(results.length, trials);
+    const counted = run.result.stages.reduce((sum, { counts }) => sum + counts.episodes, 0);
+    const rollouts = await Promise.all(jobs.filter((job) => job.endsWith('-rollouts')).map(readTrials));
+    assert.equal(rollouts.flat().length, counted);
+    const [job = ''] = jobs;
+    const [first] = await readTrials(job);
+    const place = path.join(job, first?.trial_name ?? '', 'agent');
+    const { steps, extra } = JSON.parse(await readFile(path.join(place, 'trajectory.json'), 'utf8')) as Trajectory;
+    const task = await loadTask(path.join(suiteDirectory(String(extra['suite'])), String(extra['task_id'])));
+    assert.equal(steps[0]?.message, task.instruction);
+    const tokens = await readFile(path.join(place, 'tokens.jsonl'));
+    assert.equal(createHash('sha256').update(tokens).digest('hex'), (extra['tokens'] as { sha256: string }).sha256);
+    assert.equal((await writeTrajectories(source, folder)).trials, 0, 'what is there stays');
+    await source.close();
+    await rm(folder, { recursive: true });
   });
 
   it('leaves no file when the export is stopped', async () => {
