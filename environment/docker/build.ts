@@ -48,13 +48,14 @@ export async function buildImage(docker: Docker, request: BuildRequest): Promise
       output.push(Buffer.from(text));
     });
   } catch (error) {
-    await removeLayers(docker, layers).catch(() => undefined);
     signal?.throwIfAborted();
     if (limit?.aborted)
       throw new InfrastructureError(`${place}: its image was not built within ${timeoutSec} s (build_timeout_sec)${tail(output)}`, {
         type: 'EnvironmentStartTimeoutError',
       });
     throw buildError(error as Error, output.toString(), place);
+  } finally {
+    await removeLayers(docker, layers);
   }
 }
 
@@ -126,14 +127,19 @@ function plain(text: string): string {
     : text;
 }
 
-/** The layers that the classic builder made before the failing one: nothing names them, so nothing would ever remove them. */
+/**
+ * The classic builder's layers that no image came of: those before a failed instruction, and the stages before the last. Nothing names
+ * them, so nothing else would ever remove them. What an image needs the engine keeps.
+ */
 async function removeLayers(docker: Docker, layers: readonly string[]): Promise<void> {
-  const last = layers.at(-1);
-  if (last === undefined) return;
-  const image = docker.getImage(last);
-  // The first layer is the base image itself.
-  const { RepoTags: tags } = await image.inspect();
-  if (tags.length === 0) await image.remove();
+  for (const layer of layers.toReversed()) {
+    const image = docker.getImage(layer);
+    const named = await image.inspect().then(
+      ({ RepoTags: tags }) => tags.length > 0,
+      () => true, // gone with the layers above it
+    );
+    if (!named) await image.remove().catch(() => undefined);
+  }
 }
 
 function tail(output: CappedOutput): string {

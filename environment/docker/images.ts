@@ -17,7 +17,6 @@ import { DiskGate, gigabytesOf } from './disk.ts';
 import { Semaphore, statusOf } from './engine.ts';
 import { ensureShellImage, finished, hasImage, SHELL_IMAGE } from './shell-image.ts';
 
-const repository = 'terminal-rsi/env';
 const label = { image: 'terminal-rsi.image', baseBytes: 'terminal-rsi.base-bytes' } as const;
 /** Builds at the same time in this process: each takes a core and a disk. */
 const concurrentBuilds = 2;
@@ -41,6 +40,8 @@ export interface ImagesOptions {
   readonly limitBytes?: number;
   /** How long an image is kept after its last use in any case. Milliseconds. */
   readonly restMs?: number;
+  /** Names and labels them, so that a test sees its own alone. Default: `env`. */
+  readonly set?: string;
 }
 
 export class EnvironmentImages {
@@ -48,6 +49,7 @@ export class EnvironmentImages {
   readonly #gate: DiskGate;
   readonly #limit: number;
   readonly #restMs: number;
+  readonly #set: string;
   readonly #builds = new Semaphore(concurrentBuilds);
   readonly #known = new Map<string, { readonly image: Promise<EnvironmentImage>; touched: number }>();
   readonly #closing = new AbortController();
@@ -58,6 +60,7 @@ export class EnvironmentImages {
     this.#gate = options.gate ?? new DiskGate(docker);
     this.#limit = options.limitBytes ?? gigabytesOf('TERMINAL_RSI_IMAGE_GB', 40);
     this.#restMs = options.restMs ?? restMs;
+    this.#set = options.set ?? 'env';
   }
 
   /**
@@ -91,12 +94,12 @@ export class EnvironmentImages {
 
   /** Removes what is above the limit, least recently used first, and what failed or doubled builds left. Returns how many were removed. */
   async prune(): Promise<number> {
-    const images = await this.#docker.listImages({ filters: { label: [`${label.image}=env`] } });
+    const images = await this.#docker.listImages({ filters: { label: [`${label.image}=${this.#set}`] } });
     const used = new Set((await this.#docker.listContainers({ all: true })).map(({ ImageID }) => ImageID));
     const candidates: { name: string; bytes: number; lastUse: number }[] = [];
     let total = 0;
     for (const { Id, RepoTags, Size, Labels } of images) {
-      const tag = RepoTags?.find((name) => name.startsWith(`${repository}:`));
+      const tag = RepoTags?.find((name) => name.startsWith(`terminal-rsi/${this.#set}:`));
       const bytes = Math.max(0, Size - Number(Labels?.[label.baseBytes] ?? 0));
       total += bytes;
       if (!used.has(Id)) candidates.push({ name: tag ?? Id, bytes, lastUse: tag === undefined ? 0 : await this.#lastUse(Id) });
@@ -157,7 +160,7 @@ export class EnvironmentImages {
     this.#platform ??= this.#docker.version().then(({ Os, Arch }) => `${Os}/${Arch}`);
     this.#platform.catch(() => (this.#platform = undefined));
     const identity = [build.hash, await this.#platform, ...bases.map(({ id }) => id)];
-    const name = `${repository}:${createHash('sha256').update(identity.join('\0')).digest('hex').slice(0, 32)}`;
+    const name = `terminal-rsi/${this.#set}:${createHash('sha256').update(identity.join('\0')).digest('hex').slice(0, 32)}`;
     if (!(await this.#tag(name))) {
       await this.#builds.run(async () => {
         await this.#gate.check(`build the image of ${place}`);
@@ -165,7 +168,7 @@ export class EnvironmentImages {
           place,
           name,
           context: build.context,
-          labels: { [label.image]: 'env', [label.baseBytes]: String(bases.at(-1)?.bytes ?? 0) },
+          labels: { [label.image]: this.#set, [label.baseBytes]: String(bases.at(-1)?.bytes ?? 0) },
           timeoutSec: environment.buildTimeoutSec,
           signal: this.#closing.signal,
         });
