@@ -133,6 +133,11 @@ describe('episode codec', () => {
     assert.equal(codec.observation(long, 3).length, 5);
     assert.deepEqual(codec.observation(long, 0), [obs, agent]);
   });
+  it('knows the harness terminus where the tokenizer has its marker, and else loads, and refuses that harness alone', () => {
+    assert.throws(() => codec.prompt('terminus', ''), /test tokenizer: special token <\|terminus\|> is missing/);
+    const more = createTokenizer(trainTokenizer(corpus, 330, [...SPECIAL_TOKENS, '<|terminus|>']), 'more');
+    assert.deepEqual(createCodec(more, 'more').prompt('terminus', '').slice(0, 2), [bos, more.special('<|terminus|>')]);
+  });
   it('names a marker that the tokenizer lacks', () => {
     const directory = mkdtempSync(join(tmpdir(), 'codec-'));
     try {

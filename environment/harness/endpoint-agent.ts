@@ -65,7 +65,7 @@ export function endpointAgent(options: EndpointOptions): Agent {
           usage.promptTokens += completion.usage?.prompt_tokens ?? 0;
           usage.completionTokens += completion.usage?.completion_tokens ?? 0;
           usage.cachedTokens += completion.usage?.prompt_tokens_details?.cached_tokens ?? 0;
-          const choice = completion.choices[0] as OpenAI.ChatCompletion.Choice | undefined;
+          const choice = completion.choices[0];
           if (!choice) throw new InfrastructureError(`${baseURL}: an answer of ${model} without a choice`, { type: 'InternalServerError' });
           const text = choice.message.content ?? '';
           messages.push({ role: 'assistant', content: text });

@@ -2,11 +2,15 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import { EmbeddedProvider } from '../embedded/provider.ts';
+import { UserError } from '../errors.ts';
+import { commandClock } from './clock.ts';
 import { runCommands, runEpisode, runOracle } from './harness.ts';
 import type { EpisodeOptions, EpisodeResult } from './harness.ts';
+import { interact } from './interact.ts';
 import { observationText } from './observation.ts';
+import { policyAgent } from './policy-agent.ts';
 import { fixture, letterCodec, ScriptedSampler } from '../testing.ts';
-import type { SampleResult, Sampler } from '../types.ts';
+import type { EpisodeCodec, SampleResult, Sampler } from '../types.ts';
 
 const task = await fixture('sort-names');
 const base = {
@@ -135,6 +139,19 @@ describe('runEpisode', () => {
     assert.deepEqual([record.stopReason, record.turns.length], ['exit', 2]);
   });
 
+  it('refuses a harness that the policy does not know before it starts a sandbox', async () => {
+    const refused = new UserError('no such marker');
+    const provider = new EmbeddedProvider();
+    provider.start = () => Promise.reject(new Error('a sandbox was started'));
+    const codec: EpisodeCodec = {
+      ...letterCodec,
+      prompt: () => {
+        throw refused;
+      },
+    };
+    await assert.rejects(play(new ScriptedSampler([]), { codec, provider, harness: 'terminus' }), refused);
+  });
+
   it('rejects with the caller’s reason when cancelled', async () => {
     const reason = new Error('cancelled');
     const controller = new AbortController();
@@ -160,6 +177,33 @@ describe('runEpisode', () => {
     await assert.rejects(play(answering({ tokens: [0, 6], logprobs: [-1, -1], stopReason: 'max-tokens' })), /end-of-turn is at position 0/);
     await assert.rejects(play(answering({ tokens: [5, 0], logprobs: [Number.NaN, -1], stopReason: 'end-of-turn' })), /log-probability NaN/);
     await assert.rejects(play(answering({ tokens: [], logprobs: [], stopReason: 'max-tokens' })), /returned 0 tokens/);
+  });
+});
+
+describe('interact', () => {
+  it('goes on with a conversation in a second step, in one sequence of tokens and with turns that count on', async () => {
+    const sandbox = await base.provider.start(task, { runKey: 'test', episodeId: 'steps', purpose: 'rollout' });
+    const sampler = new ScriptedSampler(['ls', 'exit', 'cat made.txt', 'exit']);
+    const options = { sampler, policy: 'abc', codec: letterCodec, limits: base.limits, contextLength: 1000, temperature: 1 };
+    const conversation = policyAgent({ ...options, turnSeed: (turn) => turn }).open({ episodeId: 'steps', harness: 'shell' });
+    const step = { sandbox, task, harness: 'shell', limits: { ...base.limits, maxTurns: 2 }, conversation } as const;
+    const first = await interact({ ...step, clock: commandClock(10) });
+    const second = await interact({
+      ...step,
+      clock: commandClock(10),
+      task: { ...task, instruction: 'next' },
+      firstTurn: first.turns.length,
+    });
+    await sandbox.close();
+    assert.deepEqual([first.stopReason, second.stopReason, second.turns.length], ['exit', 'exit', 2]);
+    const { tokens } = conversation.account();
+    assert.deepEqual([...new Set(tokens?.turnIds)], [-1, 0, 1, 2, 3]);
+    assert.deepEqual(
+      sampler.requests.map(({ seed }) => seed),
+      [0, 1, 2, 3],
+    );
+    const asked = sampler.requests.map((request) => request.tokens);
+    assert.deepEqual(asked[2], [...(asked[1] ?? []), ...letterCodec.reply('exit'), ...letterCodec.observation('next', Infinity)]);
   });
 });
 

@@ -36,16 +36,11 @@ class Paper implements Terminal {
   constructor(on: (keystrokes: string, paper: Paper) => void = () => undefined) {
     this.#on = on;
   }
-  send(keystrokes: string): Promise<void> {
-    if (this.ended) return Promise.reject(new Error('no server running'));
+  async send(keystrokes: string): Promise<void> {
+    if (this.ended) throw new Error('no server running');
     this.typed.push(keystrokes);
     this.text += keystrokes.endsWith('\n') ? `${keystrokes}$ ` : keystrokes;
-    try {
-      this.#on(keystrokes, this);
-      return Promise.resolve();
-    } catch (error) {
-      return Promise.reject(error as Error);
-    }
+    this.#on(keystrokes, this);
   }
   screen = (): Promise<string> => Promise.resolve(`${this.text.split('\n').slice(-40).join('\n')}\n\n`);
   history = (): Promise<string> => Promise.resolve(`${this.text}\n\n`);
