@@ -96,14 +96,11 @@ export async function bringKit(options: KitOptions, run: (command: string) => Pr
   };
 }
 
-const source = (name: string): FileEntry => ({ data: readFileSync(join(import.meta.dirname, 'kit', name)), mode: 0o644 });
+const parts = ['base', 'packages', 'pytests', 'system', 'tools', '__init__'].map((name) => `terminal_rsi_kit/${name}.py`);
+const source = (name: string): [string, FileEntry] => [name, { data: readFileSync(join(import.meta.dirname, 'kit', name)), mode: 0o644 }];
 
 async function kitFiles(task: Task, needs: TestNeeds): Promise<FileTree> {
-  const files: FileTree = new Map([
-    ['prepare.sh', source('prepare.sh')],
-    ['kit.py', source('kit.py')],
-    ['guard/sitecustomize.py', source('sitecustomize.py')],
-  ]);
+  const files: FileTree = new Map(['prepare.sh', 'kit.py', 'guard/sitecustomize.py', ...parts].map(source));
   const network = (task.verifierNetwork ?? task.environment.network).mode === 'public';
   const packages = needs.tools ? kitPackages : {};
   files.set('index.json', { data: Buffer.from(JSON.stringify({ network, packages })), mode: 0o644 });
