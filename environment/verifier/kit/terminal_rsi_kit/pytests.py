@@ -55,7 +55,7 @@ class Plugins:
         import importlib.util
         for info in sorted(os.listdir(folder)):
             path = os.path.join(folder, info, 'entry_points.txt')
-            if not info.endswith(('.dist-info', '.egg-info')) or not original(path):
+            if not info.endswith(('.dist-info', '.egg-info')) or not os.path.isfile(path) or not original(path):
                 continue
             with open(path) as file:
                 found = parse_entry_points(file.read(), 'pytest11')

@@ -1,6 +1,7 @@
 """`uv`, `uvx` and `pip`, as far as test scripts use them."""
 import os
 import re
+import shutil
 import subprocess
 import sys
 
@@ -165,10 +166,11 @@ def init(rest):
 
 def venv(folder):
     folder = os.path.abspath(folder)
-    os.makedirs(folder + '/bin', exist_ok=True)
+    shutil.rmtree(folder, ignore_errors=True)
+    os.makedirs(folder + '/bin')
     files = {
         'verifier-kit': '',
-        'bin/activate': 'VIRTUAL_ENV=%s\nexport VIRTUAL_ENV\nPATH=%s/bin:%s/state/bin:$PATH\nexport PATH\ndeactivate() { :; }\n' % (folder, KIT, KIT),
+        'bin/activate': 'VIRTUAL_ENV=%s\nexport VIRTUAL_ENV\nPATH=%s/bin:$PATH\nexport PATH\ndeactivate() { :; }\n' % (folder, folder),
         'bin/python': "#!/bin/sh\nexec '%s/bin/python3' \"$@\"\n" % KIT,
         'bin/python3': "#!/bin/sh\nexec '%s/bin/python3' \"$@\"\n" % KIT,
         'bin/pytest': "#!/bin/sh\nexec '%s/pytest' '%s' \"$@\"\n" % (KIT, python()),
