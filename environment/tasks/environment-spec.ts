@@ -1,5 +1,6 @@
 /** From `[environment]` or `[verifier.environment]` and the directory beside it to what a sandbox starts from. */
 import { join } from 'node:path';
+import ignore from '@balena/dockerignore';
 import { SHELL_IMAGE } from '../docker/shell-image.ts';
 import { TaskError } from '../errors.ts';
 import type { EnvironmentSpec, FileTree } from '../types.ts';
@@ -65,18 +66,29 @@ interface StartingPoint extends Pick<EnvironmentSpec, 'image' | 'env' | 'run' | 
   readonly files: (workdir: string) => FileTree;
 }
 
+/** What is sent to the engine, and what COPY can see: the files but for those that .dockerignore names. */
+function buildContext(files: FileTree): FileTree {
+  const rules = textOf(files, 'Dockerfile.dockerignore') ?? textOf(files, '.dockerignore');
+  if (rules === undefined) return files;
+  const kept = ignore.default().add(rules).createFilter();
+  return new Map([...files].filter(([path]) => path === 'Dockerfile' || kept(path)));
+}
+
 function startingPoint({ files, directory, dockerImage }: EnvironmentSource): StartingPoint {
   const dockerfile = textOf(files, 'Dockerfile');
   if (dockerImage) {
     // As Harbor does: without a Dockerfile the directory's files are put into the workdir.
     const place = (workdir: string): FileTree => new Map([...files].map(([path, entry]) => [`${workdir.slice(1)}/${path}`, entry]));
-    return { image: dockerImage, env: {}, run: [], workdir: undefined, files: dockerfile === undefined ? place : () => new Map() };
+    // A Dockerfile beside it is what the image was made from.
+    const workdir = dockerfile === undefined ? undefined : outlineDockerfile(dockerfile, join(directory, 'Dockerfile')).workdir;
+    return { image: dockerImage, env: {}, run: [], workdir, files: dockerfile === undefined ? place : () => new Map() };
   }
   const place = join(directory, 'Dockerfile');
   if (dockerfile === undefined) throw new TaskError(`${place}: missing; expected it, or environment.docker_image in task.toml`);
-  const build = { context: files, hash: contextHash(files) };
+  const context = buildContext(files);
+  const build = { context, hash: contextHash(context) };
   try {
-    const parsed = parseDockerfile(dockerfile, files, place);
+    const parsed = parseDockerfile(dockerfile, context, place);
     return { ...parsed, build, files: () => parsed.files };
   } catch (error) {
     if (!(error instanceof TaskError)) throw error;

@@ -212,12 +212,33 @@ image = "x"
     assert.equal(new Set([first, ...others]).size, 4);
   });
 
+  it('keeps what .dockerignore names out of the build', async () => {
+    const files = {
+      'environment/.dockerignore': '# c\ndata\n*.log\n!keep.log\nDockerfile\n',
+      'environment/data/x': '',
+      'environment/sub/data': '',
+    };
+    const logs = { 'environment/a.log': '', 'environment/keep.log': '', 'environment/sub/b.log': '' };
+    const { environment } = await loadTask(await write({ ...files, ...logs, 'environment/Dockerfile': 'FROM x\nCOPY . /all\n' }));
+    const kept = ['.dockerignore', 'keep.log', 'sub/b.log', 'sub/data'];
+    assert.deepEqual([...(environment.build?.context.keys() ?? [])], ['.dockerignore', 'Dockerfile', ...kept.slice(1)]);
+    assert.deepEqual(
+      [...environment.files.keys()],
+      kept.map((path) => `all/${path}`),
+    );
+  });
+
   it('takes an image as it is, and puts files without a Dockerfile into the workdir', async () => {
     const toml = '[environment]\ndocker_image = "a/b:1"\nworkdir = "/w"\n';
     const withFiles = await loadTask(await write({ 'task.toml': toml, 'environment/Dockerfile': undefined, 'environment/d/x': 'x' }));
     assert.deepEqual([withFiles.environment.image, withFiles.environment.simple, withFiles.environment.build], ['a/b:1', true, undefined]);
     assert.deepEqual([...withFiles.environment.files.keys()], ['w/d/x']);
     const withDockerfile = await loadTask(await write({ 'task.toml': toml, 'environment/d/x': 'x' }));
+    const published = {
+      'task.toml': '[environment]\ndocker_image = "a/b:1"\n',
+      'environment/Dockerfile': 'FROM x\nUSER u\nWORKDIR /opt/w\n',
+    };
+    assert.equal((await loadTask(await write(published))).workdir, '/opt/w');
     assert.deepEqual([withDockerfile.environment.image, withDockerfile.environment.files.size], ['a/b:1', 0]);
     const alone = await loadTask(await write({ 'task.toml': toml, 'environment/Dockerfile': undefined }));
     assert.equal(alone.environment.files.size, 0);
