@@ -18,6 +18,7 @@ interface Asked {
   readonly temperature?: number;
   readonly seed?: number;
   readonly max_tokens?: number;
+  readonly max_completion_tokens?: number;
 }
 type Answer =
   { readonly status: number; readonly body: unknown } | { readonly text: string; readonly finish?: string } | 'hang up' | 'silence';
@@ -94,6 +95,20 @@ describe('an agent behind an endpoint', () => {
     assert.equal(asked[1]?.messages[3]?.content, 'pear\napple\nfig');
     assert.deepEqual([asked[0]?.model, asked[0]?.temperature, asked[0]?.max_tokens, asked[0]?.seed], ['m', 0.5, 99, 7]);
     assert.deepEqual(new Set(keys), new Set(['Bearer secret']));
+  });
+
+  it('limits a reply by the name that the model knows', async () => {
+    const refusal = failure(400, "Unsupported parameter: 'max_tokens'. Use 'max_completion_tokens' instead.", 'unsupported_parameter');
+    const { asked, baseUrl } = await serve([refusal, { text: 'ls' }]);
+    await play(endpointAgent({ baseUrl, model: 'm', maxTokens: 99 }));
+    assert.deepEqual(
+      asked.map((one) => [one.max_tokens, one.max_completion_tokens]),
+      [
+        [99, undefined],
+        [undefined, 99],
+        [undefined, 99],
+      ],
+    );
   });
 
   it('counts what the endpoint counts', async () => {

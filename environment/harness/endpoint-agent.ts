@@ -37,6 +37,8 @@ export function endpointAgent(options: EndpointOptions): Agent {
   // The client refuses to start without a key, which most local servers do not ask for.
   const apiKey = options.apiKey ?? process.env.OPENAI_API_KEY ?? 'none';
   const client = new OpenAI({ baseURL, apiKey, maxRetries: retries, timeout: timeoutSec * 1000, organization: null, project: null });
+  // Servers that people run themselves know the former name, some of OpenAI's models only the latter.
+  let limitField: 'max_tokens' | 'max_completion_tokens' = 'max_tokens';
   return {
     name: `model:${model}`,
     open({ harness }) {
@@ -50,13 +52,18 @@ export function endpointAgent(options: EndpointOptions): Agent {
           return true;
         },
         async reply(_turn, signal): Promise<Reply> {
-          let completion: OpenAI.ChatCompletion;
-          try {
-            // max_tokens and not max_completion_tokens: the servers that people run themselves know the former.
-            completion = await client.chat.completions.create(
-              { ...settings, messages, ...(maxTokens === undefined ? {} : { max_tokens: maxTokens }) },
+          const ask = (): Promise<OpenAI.ChatCompletion> =>
+            client.chat.completions.create(
+              { ...settings, messages, ...(maxTokens === undefined ? {} : { [limitField]: maxTokens }) },
               signal && { signal },
             );
+          let completion: OpenAI.ChatCompletion;
+          try {
+            completion = await ask().catch((error: unknown) => {
+              if (!wantsOtherLimit(error)) throw error;
+              limitField = 'max_completion_tokens';
+              return ask();
+            });
           } catch (error) {
             signal?.throwIfAborted();
             if (isTooLong(error)) return { text: '', stop: 'context' };
@@ -92,6 +99,10 @@ export function endpointAgent(options: EndpointOptions): Agent {
 function unwrap(text: string): string {
   const said = text.replace(/^\s*<think>.*?<\/think>/s, '');
   return /^[ \t]*```[^\n`]*\n(.*?)\n?^[ \t]*```/ms.exec(said)?.[1] ?? said;
+}
+
+function wantsOtherLimit(error: unknown): boolean {
+  return error instanceof APIError && error.status === 400 && error.message.includes('max_completion_tokens');
 }
 
 function isTooLong(error: unknown): boolean {
