@@ -139,6 +139,8 @@ export interface EnvironmentSpec {
   readonly memoryMb: number;
   readonly pidsLimit: number;
   readonly cpus?: number;
+  /** Limit on what is written to the sandbox's own disk, where the engine's storage can enforce one (xfs with project quotas). */
+  readonly storageMb?: number;
   readonly network: NetworkPolicy;
   /** What the task asks for by name beyond a shell and a network (`gpu`); providers refuse what they lack. */
   readonly needs: readonly string[];

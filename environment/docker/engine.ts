@@ -54,10 +54,10 @@ export function statusOf(error: unknown): number | undefined {
 
 /** Whether the answer to a request is missing: the engine may have done what it was asked, or may still do it. */
 export function isLost(error: unknown): boolean {
+  if (error instanceof InfrastructureError || error instanceof TaskError || error instanceof UserError) return false;
   const status = statusOf(error);
-  return status === undefined
-    ? !(error instanceof InfrastructureError || error instanceof TaskError || error instanceof UserError)
-    : status >= 500;
+  // What its storage cannot do is said as an error of the server, and for good.
+  return status === undefined || (status >= 500 && !/storage-opt/.test((error as Error).message));
 }
 
 /** Lets a number of actions run at the same time; the others wait in order. */

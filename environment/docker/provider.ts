@@ -13,7 +13,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import Docker from 'dockerode';
 import { AllowlistProxy } from './allowlist-proxy.ts';
 import { Attachment, policiesOf } from './attachment.ts';
-import { DiskGate, isLocal } from './disk.ts';
+import { DiskGate, DiskGuard, isLocal } from './disk.ts';
 import { remove, Semaphore, statusOf, typed } from './engine.ts';
 import { putFiles } from './files.ts';
 import { EnvironmentImages } from './images.ts';
@@ -70,12 +70,16 @@ export class DockerProvider implements SandboxProvider {
   readonly #patienceMs: number;
   readonly #answerMs: number;
   readonly #gate: DiskGate;
+  readonly #guard: DiskGuard;
+  readonly #logger: ReaperOptions['logger'];
   readonly #images: EnvironmentImages;
   readonly #networks: BridgeNetworks;
   readonly #proxy = new AllowlistProxy();
   readonly #live = new Map<string, DockerSandbox | undefined>();
   #reaped: Promise<unknown> | undefined;
   #networked = false;
+  /** Until the engine says that its storage driver cannot. */
+  #limitsStorage = true;
 
   constructor(options: DockerProviderOptions = {}) {
     this.#docker = options.docker ?? new Docker();
@@ -83,11 +87,14 @@ export class DockerProvider implements SandboxProvider {
     this.#patienceMs = options.patienceMs ?? PATIENCE_MS;
     this.#answerMs = options.answerMs ?? ANSWER_MS;
     this.#gate = new DiskGate(this.#docker, options.minFreeBytes);
+    this.#logger = options.logger;
+    const logger = options.logger ? { logger: options.logger } : {};
+    this.#guard = new DiskGuard(this.#docker, this.#gate, { label: `${label.owner}=${owner}`, ...logger });
     this.#images = new EnvironmentImages(this.#docker, { gate: this.#gate });
     this.#networks = new BridgeNetworks(this.#docker, options.subnets);
     this.reaper = new Reaper(this.#docker, {
       isOpen: options.isOpen ?? (() => Promise.resolve(undefined)),
-      ...(options.logger ? { logger: options.logger } : {}),
+      ...logger,
       networks: this.#networks,
       images: this.#images,
     });
@@ -187,10 +194,12 @@ export class DockerProvider implements SandboxProvider {
         signal.throwIfAborted();
         await this.#gate.check('start a container');
         const container = await this.#create(name, task, labels, image, attachment, signal);
+        const unwatch = this.#guard.watch();
         sandbox = new DockerSandbox(container, task, {
           user: image.user,
           setNetwork: (policy) => attachment.set(policy),
           closed: () => {
+            unwatch();
             attachment.close();
             if (this.#live.get(name) === sandbox) this.#live.delete(name);
           },
@@ -242,7 +251,19 @@ export class DockerProvider implements SandboxProvider {
       Labels: labelsOf(task, labels),
       HostConfig: { ...limitsOf(task, image), ...host },
     };
-    return createContainer(this.#docker, options, { answerMs: this.#answerMs, signal });
+    const patience = { answerMs: this.#answerMs, signal };
+    const { storageMb } = task.environment;
+    if (storageMb !== undefined && this.#limitsStorage) {
+      try {
+        const HostConfig = { ...options.HostConfig, StorageOpt: { size: `${storageMb}M` } };
+        return await createContainer(this.#docker, { ...options, HostConfig }, patience);
+      } catch (error) {
+        if (!/storage-opt/.test((error as Error).message)) throw error;
+        this.#limitsStorage = false;
+        this.#logger?.warn({ err: error }, "the engine's storage cannot limit a container's disk: storage_mb is not enforced");
+      }
+    }
+    return createContainer(this.#docker, options, patience);
   }
 
   /** By another process, or by another provider of this one. What does not run and cannot be asked for is nobody's. */
