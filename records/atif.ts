@@ -84,7 +84,8 @@ export function agentInfo({ agent }: Pick<EpisodeRecord, 'agent'>): {
 export function toAtif({ record, instruction, turns: range, tokens, usage }: AtifInput): Atif {
   const [first, end] = range ?? [0, record.turns.length];
   const turns = record.turns.slice(first, end);
-  const known = tokens && tokens.tokens.length > 0 ? tokensOfTurns(record, tokens).slice(first, end) : undefined;
+  const lines = tokens && tokens.tokens.length > 0 ? tokensOfTurns(record, tokens).slice(first, end) : [];
+  const known = lines.length > 0 ? lines : undefined;
   const tokenLines = known?.map((line) => `${JSON.stringify(line)}\n`).join('');
   const { name, model } = agentInfo(record);
   const thinks = model !== undefined;
