@@ -1,232 +1,334 @@
 /**
- * Runs commands in a container through one long-lived supervisor shell on a hijacked exec: about 3 ms a command,
- * where an exec of its own costs the daemon 65 ms.
+ * Runs commands in a container through a supervisor: one long-lived shell on a hijacked exec, about 3 ms a command, where an exec of its
+ * own costs the daemon 65 ms. A supervisor runs as one user. sandbox.ts keeps those that are free; a session (session.ts) has its own.
  *
- * Protocol: the host writes one shell statement per command to the supervisor's stdin. It runs the command in a fresh
- * shell and session (setsid) without stdin, then prints an end mark with the exit code on stdout and a mark on stderr.
- * Marks hold a random word that the agent is never shown. Invariants:
- *   1. An exec ends when both marks came, when the stream ended, or (after a kill) when the grace time is over;
- *      a stream that never ends (dockerode issue 534) cannot hang it.
- *   2. A time-out kills inside the container every process that carries the command's TERMINAL_RSI_EXEC variable: the whole
- *      group, and also what moved to a session of its own. If that cannot be seen to work, the sandbox is given up.
- *   3. A command that kills the supervisor ends with 137; the next one gets a new supervisor.
+ * Protocol: the host writes shell statements to the supervisor's stdin. What a statement ends with prints a mark on stdout (number, exit
+ * code, the moment, memory kills) and one on stderr. Marks begin with a random word that the agent is not shown. Invariants:
+ *   1. A command ends when both marks came, when the supervisor ended, or (after a kill) when the grace time is over. Whether the
+ *      supervisor lives is asked now and then, since its stream need not end with it (dockerode issue 534: what it started holds it open).
+ *   2. A time-out kills everything that the command started, also what moved to a session of its own (processes.ts). If that cannot be
+ *      seen to work, the sandbox is given up.
+ *   3. A command that kills its supervisor ends with 137; the next one gets a new supervisor.
+ *   4. A supervisor whose command was given up (cancelled, failed) is not used again.
  */
 import { randomBytes } from 'node:crypto';
 import type { Duplex } from 'node:stream';
 import { setTimeout as sleep } from 'node:timers/promises';
-import type Docker from 'dockerode';
+import Docker from 'dockerode';
 import { quote } from '../tasks/dockerfile.ts';
-import { EngineLostError, InfrastructureError } from '../errors.ts';
+import { EngineLostError, InfrastructureError, SandboxDiedError, TaskError } from '../errors.ts';
 import { CappedOutput } from '../output-cap.ts';
 import type { ExecOptions, ExecResult } from '../types.ts';
+import { killProcesses } from './processes.ts';
+import type { Moment } from './processes.ts';
+import { Demultiplexer, MarkReader } from './stream.ts';
 
 /** After a kill: how long the end marks may take. */
-const graceMs = 5000;
-/** After the supervisor's stream ended: how long the container may take to be seen dead. */
+const graceMs = 10_000;
+/** After the supervisor's end: how long the container may take to be seen dead. */
 const settleMs = 500;
 const pollMs = 50;
+/** How often a running command's supervisor is asked for. */
+const watchMs = 2000;
 /** 128 + SIGKILL. */
 const killed = 137;
 
-/** Kills every process whose environment holds the word $1, again and again until none is left. Zombies have no environment. */
-const killScript = `i=0; while [ $i -lt 40 ]; do n=0
-for d in /proc/[0-9]*; do if tr '\\0' '\\n' < $d/environ 2>/dev/null | grep -qxF "$1"; then kill -9 \${d#/proc/}; n=1; fi; done 2>/dev/null
-[ $n = 0 ] && exit 0; i=$((i+1)); sleep 0.05; done; exit 1`;
+/** What the supervisors of one sandbox share. */
+export interface Engine {
+  readonly docker: Docker;
+  readonly container: Docker.Container;
+  /** As the youngest mark of any supervisor says. */
+  readonly seen: {
+    moment: Moment;
+    /** Processes of the sandbox killed for memory since its start; undefined where the kernel does not say. */
+    memoryKills: number | undefined;
+  };
+}
 
+export function newEngine(container: Docker.Container): Engine {
+  // The published types do not know that a client can be made of another one's connection.
+  const docker = new Docker({ modem: container.modem as unknown } as Docker.DockerOptions);
+  return { docker, container, seen: { moment: { ticks: 0, lastPid: 0 }, memoryKills: undefined } };
+}
+
+/** A number: the end of that statement. For sessions: `shell`: its shell ended; `none`: it had ended before; or a shell variable. */
+export type MarkKind = number | 'shell' | 'none' | '"$_rsi_number"';
+interface Mark {
+  readonly kind: string;
+  readonly exitCode: number;
+}
 interface Running {
-  readonly mark: string;
-  readonly stdout: MarkedOutput;
-  readonly stderr: MarkedOutput;
+  readonly stdout: CappedOutput;
+  readonly stderr: CappedOutput;
   finish(exitCode: number): void;
   fail(error: Error): void;
 }
 
-export class ContainerShell {
-  readonly #container: Docker.Container;
+export class Supervisor {
+  readonly user: string | undefined;
+  readonly #engine: Engine;
   readonly #word = randomBytes(16).toString('hex');
-  #stream: Duplex | undefined;
+  readonly #exec: Docker.Exec;
+  readonly #stream: Duplex;
   #running: Running | undefined;
+  /** The marks that came on stdout and on stderr since both last agreed. */
+  #marked: Mark | undefined;
+  #errorMark: string | undefined;
   #count = 0;
-  #queue: Promise<unknown> = Promise.resolve();
+  #usable = true;
+  #pid = 0;
+  #bash = false;
+  #memoryFile = '/dev/null';
+  #lastMark = '';
+  /** The process that made the last mark: the supervisor or its session's shell. */
+  #speaker = 0;
 
-  constructor(container: Docker.Container) {
-    this.#container = container;
+  /**
+   * @throws TaskError for a user that the image does not know; SandboxDiedError, EngineLostError, InfrastructureError
+   */
+  static async open(engine: Engine, user?: string): Promise<Supervisor> {
+    try {
+      const exec = await engine.container.exec({
+        Cmd: ['/bin/sh', '-c', 'command -v bash >/dev/null && exec bash; exec sh'],
+        AttachStdin: true,
+        AttachStdout: true,
+        AttachStderr: true,
+        Tty: false,
+        ...(user === undefined ? {} : { User: user === 'root' ? '0' : user }),
+      });
+      const supervisor = new Supervisor(engine, user, exec, await exec.start({ hijack: true, stdin: true }));
+      await supervisor.#hello();
+      return supervisor;
+    } catch (error) {
+      throw await reasonOf(engine.container, error, user);
+    }
   }
 
-  /** One command at a time: calls wait for each other. */
-  exec(command: string, options: ExecOptions & { readonly cwd: string }): Promise<ExecResult> {
-    const result = this.#queue.then(() => this.#exec(command, options));
-    this.#queue = result.catch(() => undefined);
-    return result;
+  private constructor(engine: Engine, user: string | undefined, exec: Docker.Exec, stream: Duplex) {
+    this.#engine = engine;
+    this.user = user;
+    this.#exec = exec;
+    this.#stream = stream;
+    const readers = {
+      stdout: new MarkReader(
+        this.#word,
+        (bytes) => this.#running?.stdout.push(bytes),
+        (text) => this.#onMark(text),
+      ),
+      stderr: new MarkReader(
+        this.#word,
+        (bytes) => this.#running?.stderr.push(bytes),
+        (text) => {
+          this.#errorMark = text;
+          this.#onBothMarks();
+        },
+      ),
+    };
+    const demultiplexer = new Demultiplexer((source, payload) => readers[source].push(payload));
+    stream.on('data', (chunk: Buffer) => demultiplexer.push(chunk));
+    const ended = (): void => {
+      readers.stdout.flush();
+      readers.stderr.flush();
+      void this.#gone();
+    };
+    for (const event of ['end', 'close', 'error']) stream.once(event, ended);
+    stream.on('error', () => undefined);
   }
 
-  close(): void {
-    this.#stream?.destroy();
-    this.#stream = undefined;
+  /** False once it ended or a command of it was given up. */
+  get usable(): boolean {
+    return this.#usable;
+  }
+  /** The kind of the last mark, as text. */
+  get lastMark(): string {
+    return this.#lastMark;
+  }
+  /** Whether it and the shells that it starts are bash; else the image's sh. */
+  get bash(): boolean {
+    return this.#bash;
+  }
+  /** Its process in the container. */
+  get pid(): number {
+    return this.#pid;
+  }
+  /** Kills what a statement after `since` has left, and the session's shell. Resolves when it is gone. */
+  kill(since: Moment): Promise<void> {
+    const shells = [...new Set([this.#pid, this.#speaker])];
+    return killProcesses(this.#engine.docker, this.#engine.container, { shells, since });
   }
 
-  async #exec(command: string, options: ExecOptions & { readonly cwd: string }): Promise<ExecResult> {
-    options.signal?.throwIfAborted();
-    const stream = (this.#stream ??= await this.#open());
-    const number = ++this.#count;
-    const mark = `${this.#word}.${number}`;
-    const tag = `TERMINAL_RSI_EXEC=${number}`;
-    const exports = [tag, ...Object.entries(options.env ?? {}).map(([key, value]) => `${key}=${value}`)].map(quote).join(' ');
-    const statement =
-      `(cd ${quote(options.cwd)} && export ${exports} && exec setsid "$S" -c ${quote(command)} bash </dev/null 3>&-) 2>&3; ` +
-      `printf '%s %d\\n' ${mark} $?; printf '%s 0\\n' ${mark} >&3\n`;
+  /** Runs `command` with a fresh shell and session (setsid), without stdin. */
+  run(command: string, options: ExecOptions & { readonly cwd: string }): Promise<ExecResult> {
+    const exports = Object.entries(options.env ?? {}).map(([key, value]) => ` && export ${quote(`${key}=${value}`)}`);
+    const launch = `cd ${quote(options.cwd)}${exports.join('')} && exec $N "$S" -c ${quote(command)} bash </dev/null 3>&-`;
+    return this.statement((number) => `(${launch}) 2>&3\n${this.mark(number, 1, 3)}\n`, options);
+  }
 
-    const stdout = new MarkedOutput(mark);
-    const stderr = new MarkedOutput(mark);
-    const started = performance.now();
+  /**
+   * Writes the statement and waits for the mark in it.
+   * @throws SandboxDiedError, EngineLostError, InfrastructureError, or the signal's reason; this supervisor is not to be used after it
+   */
+  async statement(
+    text: (number: number) => string,
+    { timeoutSec, signal }: Pick<ExecOptions, 'timeoutSec' | 'signal'>,
+  ): Promise<ExecResult> {
+    signal?.throwIfAborted();
+    const [stdout, stderr] = [new CappedOutput(), new CappedOutput()];
+    const [started, { moment: since, memoryKills: kills }] = [performance.now(), { ...this.#engine.seen }];
     let timer: NodeJS.Timeout | undefined;
+    let watch: NodeJS.Timeout | undefined;
     let killing: Promise<void> | undefined;
     let onAbort: (() => void) | undefined;
     try {
       const exitCode = await new Promise<number>((resolve, reject) => {
-        this.#running = { mark, stdout, stderr, finish: resolve, fail: reject };
-        onAbort = () => reject(abortReason(options.signal));
-        options.signal?.addEventListener('abort', onAbort, { once: true });
-        const milliseconds = options.timeoutSec * 1000;
-        if (milliseconds < 2 ** 31) {
+        this.#running = { stdout, stderr, finish: resolve, fail: reject };
+        onAbort = () => reject(abortReason(signal));
+        signal?.addEventListener('abort', onAbort, { once: true });
+        watch = setInterval(() => void this.#look(), watchMs);
+        if (timeoutSec * 1000 < 2 ** 31) {
           timer = setTimeout(() => {
-            timer = setTimeout(() => reject(survived()), graceMs);
-            killing = this.#kill(tag);
-            killing.catch(reject);
-          }, milliseconds);
+            killing = this.kill(since);
+            killing.then(() => {
+              timer = setTimeout(() => reject(silent()), graceMs);
+              // The supervisor was killed before, perhaps, and its stream is held open by what lives on.
+              void this.#look();
+            }, reject);
+          }, timeoutSec * 1000);
         }
-        stream.write(statement);
+        if (this.#usable) this.#stream.write(text(++this.#count));
+        else void this.#gone();
       });
       // The shell is dead when its marks come; what it started is when the killer found no more of it.
       await killing;
       const timedOut = killing !== undefined;
-      const seconds = (performance.now() - started) / 1000;
-      return { stdout: stdout.toString(), stderr: stderr.toString(), exitCode: timedOut ? killed : exitCode, timedOut, seconds };
+      const oomKills = kills === undefined ? 0 : (this.#engine.seen.memoryKills ?? 0) - kills;
+      return {
+        stdout: stdout.toString(),
+        stderr: stderr.toString(),
+        exitCode: timedOut ? killed : exitCode,
+        timedOut,
+        seconds: (performance.now() - started) / 1000,
+        ...(oomKills > 0 ? { oomKills } : {}),
+      };
+    } catch (error) {
+      this.close();
+      throw error;
     } finally {
       clearTimeout(timer);
-      if (onAbort) options.signal?.removeEventListener('abort', onAbort);
+      clearInterval(watch);
+      if (onAbort) signal?.removeEventListener('abort', onAbort);
       this.#running = undefined;
     }
   }
 
-  async #open(): Promise<Duplex> {
-    const exec = await this.#container.exec({ Cmd: ['/bin/sh'], AttachStdin: true, AttachStdout: true, AttachStderr: true, Tty: false });
-    const stream = await exec.start({ hijack: true, stdin: true });
-    const demultiplexer = new Demultiplexer((source, payload) => this.#receive(source, payload));
-    stream.on('data', (chunk: Buffer) => demultiplexer.push(chunk));
-    const ended = (): void => {
-      if (this.#stream !== stream) return;
-      this.#stream = undefined;
-      void this.#supervisorGone();
-    };
-    for (const event of ['end', 'close', 'error']) stream.on(event, ended);
+  /** Statements that print a mark to the descriptors `out` and `err`, with nothing but builtins: a fork may be refused. */
+  mark(kind: MarkKind, out: number, err: number): string {
+    return (
+      `{ _rsi_code=$? _rsi_kills=; while IFS= read -r _rsi_line; do case $_rsi_line in "oom_kill "*) _rsi_kills=$_rsi_line; esac; done <${this.#memoryFile}; ` +
+      `IFS= read -r _rsi_time </proc/uptime; IFS= read -r _rsi_load </proc/loadavg; ` +
+      // The mark's own text stands nowhere in this statement, which a shell may be made to show.
+      `printf '%s.%s %d|%s|%s|%s|%d\\n' ${this.#word} ${kind} "$_rsi_code" "$_rsi_time" "$_rsi_load" "$_rsi_kills" $$ >&${out}; ` +
+      `printf '%s.%s\\n' ${this.#word} ${kind} >&${err}; } 2>/dev/null${out === 1 ? '' : ' >/dev/null'}`
+    );
+  }
+
+  close(): void {
+    this.#usable = false;
+    this.#stream.destroy();
+  }
+
+  /** Learns the supervisor's process and where the container's memory kills are counted. */
+  async #hello(): Promise<void> {
     // The supervisor's own messages (`Killed …`) are not the command's: its stderr is closed, descriptor 3 leads to the host.
-    stream.write('exec 3>&2 2>/dev/null; S=/bin/sh; [ -x /bin/bash ] && S=/bin/bash\n');
-    return stream;
+    const prelude =
+      `exec 3>&2 2>/dev/null; S=sh; [ -n "$BASH" ] && S=bash; N=; command -v setsid >/dev/null && N=setsid; F=/dev/null; ` +
+      `for f in /sys/fs/cgroup/memory.events /sys/fs/cgroup/memory/memory.oom_control; do [ -r $f ] && F=$f; done; ` +
+      // Docker gives every user the HOME of the container where that is set.
+      `U=$(id -u 2>/dev/null); [ "\${U:-0}" = 0 ] || while IFS=: read -r n p u g c h s; do [ "$u" = "$U" ] && export HOME="$h"; done </etc/passwd; `;
+    const { stdout } = await this.statement((number) => `${prelude}printf '%s %s %s\\n' $$ $F "$BASH"\n${this.mark(number, 1, 3)}\n`, {
+      timeoutSec: 60,
+    });
+    const [pid, file, bash = ''] = stdout.trim().split(' ');
+    if (!/^\d+$/.test(pid ?? '')) throw new InfrastructureError(`the shell in the container says ${JSON.stringify(stdout.slice(0, 200))}`);
+    this.#pid = Number(pid);
+    this.#memoryFile = file ?? '/dev/null';
+    this.#bash = bash !== '';
   }
 
-  #receive(source: 'stdout' | 'stderr', payload: Buffer): void {
-    const running = this.#running;
-    if (!running) return; // a background process between two commands
-    running[source].push(payload);
-    if (running.stdout.exitCode !== undefined && running.stderr.exitCode !== undefined) running.finish(running.stdout.exitCode);
+  /** `<kind> <exit code>|<uptime>|<load average>|oom_kill <count>|<process of the shell that says it>` */
+  #onMark(text: string): void {
+    const [head = '', uptime = '', load = '', kills = '', pid] = text.split('|');
+    this.#speaker = Number(pid);
+    const [kind = '', exitCode] = head.split(' ');
+    this.#marked = { kind, exitCode: Number(exitCode) };
+    const [ticks, lastPid] = [Number(uptime.split(' ')[0]?.replace('.', '')), Number(load.split(' ').at(-1))];
+    const { seen } = this.#engine;
+    if (ticks >= seen.moment.ticks && lastPid > 0) seen.moment = { ticks, lastPid };
+    const count = Number(kills.split(' ')[1] ?? NaN);
+    if (count >= (seen.memoryKills ?? 0)) seen.memoryKills = count;
+    this.#onBothMarks();
   }
 
-  /** The stream ended: did the command kill its supervisor, or is the container dead? */
-  async #supervisorGone(): Promise<void> {
+  /** Both streams' marks came, in whichever order. */
+  #onBothMarks(): void {
+    const mark = this.#marked;
+    if (mark === undefined || mark.kind !== this.#errorMark) return;
+    this.#lastMark = mark.kind;
+    this.#marked = this.#errorMark = undefined;
+    this.#running?.finish(mark.exitCode);
+  }
+
+  /** Whether the supervisor still runs, which its stream need not say. */
+  async #look(): Promise<void> {
+    const state = await this.#exec.inspect().catch(() => undefined);
+    if (state?.Running !== true) await this.#gone();
+  }
+
+  /** The supervisor ended: did the command kill it, or is the container dead? */
+  async #gone(): Promise<void> {
+    this.#usable = false;
     const running = this.#running;
     if (!running) return;
     try {
       // The stream of a dying container ends a little before its state says so.
-      for (const end = performance.now() + settleMs; performance.now() < end; await sleep(pollMs)) {
-        const { State: state } = await this.#container.inspect();
-        if (!state.Running)
-          throw new InfrastructureError(`the sandbox died: exit code ${state.ExitCode}${state.OOMKilled ? ', out of memory' : ''}`);
-      }
+      for (const end = performance.now() + settleMs; performance.now() < end; await sleep(pollMs))
+        await assertRunning(this.#engine.container);
       running.finish(killed);
     } catch (error) {
-      // An engine that cannot be asked is gone itself, or forgot the container in a restart.
-      if (error instanceof InfrastructureError) running.fail(error);
-      else running.fail(new EngineLostError(`the sandbox is lost: ${(error as Error).message}`));
+      running.fail(error as Error);
     }
-  }
-
-  /** Returns when no process of the command is left. */
-  async #kill(tag: string): Promise<void> {
-    const exec = await this.#container.exec({ Cmd: ['/bin/sh', '-c', killScript, 'sh', tag] });
-    // The answer has no content, but left unread it would hold its socket, and the process, open for ever.
-    (await exec.start({ Detach: true })).destroy();
-    for (const end = performance.now() + graceMs; performance.now() < end; await sleep(pollMs)) {
-      const state = await exec.inspect();
-      if (state.Running) continue;
-      if (state.ExitCode === 0) return;
-      break;
-    }
-    throw survived();
   }
 }
 
-function survived(): InfrastructureError {
-  return new InfrastructureError(`processes of a timed-out command outlived their kill by ${graceMs} ms; the sandbox is given up`);
+/** @throws SandboxDiedError where it does not run; EngineLostError where nobody can say, or it is forgotten */
+export async function assertRunning(container: Docker.Container): Promise<void> {
+  let state: Docker.ContainerInspectInfo['State'];
+  try {
+    ({ State: state } = await container.inspect());
+  } catch (error) {
+    // An engine that cannot be asked is gone itself, or forgot the container in a restart.
+    throw new EngineLostError(`the sandbox is lost: ${(error as Error).message}`);
+  }
+  if (state.Running) return;
+  const { ExitCode: exitCode, OOMKilled: outOfMemory } = state;
+  throw new SandboxDiedError(`the sandbox died: exit code ${exitCode}${outOfMemory ? ', out of memory' : ''}`, { exitCode, outOfMemory });
 }
 
-/** Splits Docker's multiplexed stream: 8 bytes of header (stream number, 3 zeros, length) before each payload. */
-class Demultiplexer {
-  readonly #receive: (source: 'stdout' | 'stderr', payload: Buffer) => void;
-  #rest = Buffer.alloc(0);
-
-  constructor(receive: (source: 'stdout' | 'stderr', payload: Buffer) => void) {
-    this.#receive = receive;
+/** Why no supervisor could be started. */
+async function reasonOf(container: Docker.Container, error: unknown, user: string | undefined): Promise<Error> {
+  const { message } = error as Error;
+  if (user !== undefined && /unable to find user|no matching entries in passwd/.test(message))
+    return new TaskError(`the image has no user ${user} (${message})`);
+  try {
+    await assertRunning(container);
+  } catch (dead) {
+    return dead as Error;
   }
-
-  push(chunk: Buffer): void {
-    let data = this.#rest.length === 0 ? chunk : Buffer.concat([this.#rest, chunk]);
-    while (data.length >= 8) {
-      const length = data.readUInt32BE(4);
-      if (data.length < 8 + length) break;
-      this.#receive(data[0] === 2 ? 'stderr' : 'stdout', data.subarray(8, 8 + length));
-      data = data.subarray(8 + length);
-    }
-    this.#rest = Buffer.from(data);
-  }
+  return error as Error;
 }
 
-/** Output up to an end mark `<mark> <exit code>\n`, capped. The mark may be split over chunks. */
-class MarkedOutput {
-  readonly #mark: Buffer;
-  readonly #output = new CappedOutput();
-  #pending = Buffer.alloc(0);
-  /** Set once the mark came. */
-  exitCode: number | undefined;
-
-  constructor(mark: string) {
-    this.#mark = Buffer.from(`${mark} `);
-  }
-
-  push(chunk: Buffer): void {
-    if (this.exitCode !== undefined) return;
-    const data = Buffer.concat([this.#pending, chunk]);
-    const at = data.indexOf(this.#mark);
-    if (at !== -1) {
-      const end = data.indexOf(10, at);
-      if (end !== -1) {
-        this.exitCode = Number(data.subarray(at + this.#mark.length, end).toString());
-        this.#output.push(data.subarray(0, at));
-        this.#pending = Buffer.alloc(0);
-        return;
-      }
-    }
-    // What may be the beginning of the mark stays behind.
-    const safe = at !== -1 ? at : Math.max(0, data.length - this.#mark.length);
-    this.#output.push(data.subarray(0, safe));
-    this.#pending = Buffer.from(data.subarray(safe));
-  }
-
-  toString(): string {
-    if (this.#pending.length > 0) this.#output.push(this.#pending);
-    this.#pending = Buffer.alloc(0);
-    return this.#output.toString();
-  }
+function silent(): InfrastructureError {
+  return new InfrastructureError(`a timed-out command was killed, and its shell says nothing for ${graceMs} ms; the sandbox is given up`);
 }
 
 function abortReason(signal: AbortSignal | undefined): Error {

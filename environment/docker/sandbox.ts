@@ -1,9 +1,12 @@
 /** A running container as a sandbox: commands, sessions, terminals, files. provider.ts makes and removes it. */
 import type Docker from 'dockerode';
 import { remove, typed } from './engine.ts';
-import { ContainerShell } from './exec.ts';
+import { newEngine, Supervisor } from './exec.ts';
+import type { Engine } from './exec.ts';
 import { getFiles, putFiles } from './files.ts';
-import type { DownloadLimit, ExecOptions, ExecResult, FileTree, NetworkPolicy, Sandbox, Task } from '../types.ts';
+import { killProcesses } from './processes.ts';
+import { ContainerSession } from './session.ts';
+import type { DownloadLimit, ExecOptions, ExecResult, FileTree, NetworkPolicy, Sandbox, ShellSession, Task } from '../types.ts';
 
 /** What only the provider knows of a container. */
 export interface SandboxHooks {
@@ -17,25 +20,56 @@ export interface SandboxHooks {
 export class DockerSandbox implements Sandbox {
   readonly kind = 'docker';
   readonly #container: Docker.Container;
-  readonly #shell: ContainerShell;
+  readonly #engine: Engine;
+  /** Supervisors that no command uses. */
+  readonly #idle: Supervisor[] = [];
   readonly #workdir: string;
   readonly #hooks: SandboxHooks;
   #closing: Promise<void> | undefined;
 
   constructor(container: Docker.Container, task: Task, hooks: SandboxHooks) {
     this.#container = container;
-    this.#shell = new ContainerShell(container);
+    this.#engine = newEngine(container);
     this.#workdir = task.workdir;
     this.#hooks = hooks;
   }
 
   async exec(command: string, options: ExecOptions): Promise<ExecResult> {
     try {
-      return await this.#shell.exec(command, { ...options, cwd: options.cwd ?? this.#workdir });
+      options.signal?.throwIfAborted();
+      const supervisor = await this.#supervisor(options.user);
+      const result = await supervisor.run(command, { ...options, cwd: options.cwd ?? this.#workdir });
+      this.#release(supervisor);
+      return result;
     } catch (error) {
       options.signal?.throwIfAborted();
       throw typed(error, 'run a command in a container');
     }
+  }
+
+  openShell({ user, env = {} }: Pick<ExecOptions, 'user' | 'env'> = {}): Promise<ShellSession> {
+    const session = new ContainerSession(this.#engine, {
+      workdir: this.#workdir,
+      env,
+      open: () => this.#supervisor(user),
+      release: (supervisor) => this.#release(supervisor),
+    });
+    return Promise.resolve({
+      run: (command, options) =>
+        session.run(command, options).catch((error: unknown) => {
+          options.signal?.throwIfAborted();
+          throw typed(error, 'run a command in a container');
+        }),
+      close: () => session.close(),
+    });
+  }
+
+  async killAll(signal?: AbortSignal): Promise<void> {
+    // Those in use die with the rest.
+    for (const supervisor of this.#idle.splice(0)) supervisor.close();
+    await killProcesses(this.#engine.docker, this.#container, 'all', signal).catch((error: unknown) => {
+      throw typed(error, 'kill the processes of a container');
+    });
   }
 
   async upload(files: FileTree, destination: string): Promise<void> {
@@ -63,11 +97,22 @@ export class DockerSandbox implements Sandbox {
   }
 
   close(): Promise<void> {
-    this.#shell.close();
+    for (const supervisor of this.#idle.splice(0)) supervisor.close();
     // A failed removal is left to the sweeper: an episode's result must not be lost for it.
     this.#closing ??= remove(this.#container)
       .catch(() => undefined)
       .finally(() => this.#hooks.closed());
     return this.#closing;
+  }
+
+  async #supervisor(user: string = this.#hooks.user): Promise<Supervisor> {
+    const name = user === '' || user === '0' ? 'root' : user;
+    const at = this.#idle.findIndex((supervisor) => supervisor.user === name && supervisor.usable);
+    return this.#idle.splice(at, at === -1 ? 0 : 1)[0] ?? (await Supervisor.open(this.#engine, name));
+  }
+
+  #release(supervisor: Supervisor): void {
+    if (supervisor.usable && !this.#closing) this.#idle.push(supervisor);
+    else supervisor.close();
   }
 }
