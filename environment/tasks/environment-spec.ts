@@ -42,6 +42,7 @@ export function environmentSpec(source: EnvironmentSource): { readonly spec: Env
   if (workdir === '/') throw new TaskError(`${tomlFile}: workdir ${workdir}; expected an absolute path other than /`);
   const least = start.image === SHELL_IMAGE ? limits.shell : limits.own;
   const memoryMb = table.memory_mb ?? table.memory;
+  const storageMb = table.storage_mb ?? table.storage;
   const spec: EnvironmentSpec = {
     image: start.image,
     ...(start.build ? { build: start.build } : {}),
@@ -54,6 +55,7 @@ export function environmentSpec(source: EnvironmentSource): { readonly spec: Env
     memoryMb: memoryMb === undefined ? least.memoryMb : Math.max(leastMemoryMb, memoryMb),
     pidsLimit: least.pidsLimit,
     ...(table.cpus === undefined ? {} : { cpus: table.cpus }),
+    ...(storageMb === undefined ? {} : { storageMb }),
     // Harbor's default is a public network. Here a task that wants one says so.
     network: networkPolicy(table) ?? { mode: 'none' },
     needs: (table.gpus ?? 0) > 0 ? ['gpu'] : [],
@@ -66,6 +68,15 @@ interface StartingPoint extends Pick<EnvironmentSpec, 'image' | 'env' | 'run' | 
   readonly files: (workdir: string) => FileTree;
 }
 
+/** A Dockerfile beside `docker_image` is what the image was made from; where it is none, nothing depends on it. */
+function publishedWorkdir(dockerfile: string): string | undefined {
+  try {
+    return outlineDockerfile(dockerfile, '').workdir;
+  } catch {
+    return undefined;
+  }
+}
+
 /** What is sent to the engine, and what COPY can see: the files but for those that .dockerignore names. */
 function buildContext(files: FileTree): FileTree {
   const rules = textOf(files, 'Dockerfile.dockerignore') ?? textOf(files, '.dockerignore');
@@ -74,18 +85,17 @@ function buildContext(files: FileTree): FileTree {
   return new Map([...files].filter(([path]) => path === 'Dockerfile' || kept(path)));
 }
 
-function startingPoint({ files, directory, dockerImage }: EnvironmentSource): StartingPoint {
-  const dockerfile = textOf(files, 'Dockerfile');
+function startingPoint({ files: source, directory, dockerImage }: EnvironmentSource): StartingPoint {
+  const dockerfile = textOf(source, 'Dockerfile');
   if (dockerImage) {
     // As Harbor does: without a Dockerfile the directory's files are put into the workdir.
-    const place = (workdir: string): FileTree => new Map([...files].map(([path, entry]) => [`${workdir.slice(1)}/${path}`, entry]));
-    // A Dockerfile beside it is what the image was made from.
-    const workdir = dockerfile === undefined ? undefined : outlineDockerfile(dockerfile, join(directory, 'Dockerfile')).workdir;
-    return { image: dockerImage, env: {}, run: [], workdir, files: dockerfile === undefined ? place : () => new Map() };
+    const place = (workdir: string): FileTree => new Map([...source].map(([path, entry]) => [`${workdir.slice(1)}/${path}`, entry]));
+    const files = dockerfile === undefined ? place : (): FileTree => new Map();
+    return { image: dockerImage, env: {}, run: [], workdir: publishedWorkdir(dockerfile ?? ''), files };
   }
   const place = join(directory, 'Dockerfile');
   if (dockerfile === undefined) throw new TaskError(`${place}: missing; expected it, or environment.docker_image in task.toml`);
-  const context = buildContext(files);
+  const context = buildContext(source);
   const build = { context, hash: contextHash(context) };
   try {
     const parsed = parseDockerfile(dockerfile, context, place);

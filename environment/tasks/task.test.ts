@@ -239,6 +239,7 @@ image = "x"
       'environment/Dockerfile': 'FROM x\nUSER u\nWORKDIR /opt/w\n',
     };
     assert.equal((await loadTask(await write(published))).workdir, '/opt/w');
+    assert.equal((await loadTask(await write({ ...published, 'environment/Dockerfile': '# unused\n' }))).workdir, '/app');
     assert.deepEqual([withDockerfile.environment.image, withDockerfile.environment.files.size], ['a/b:1', 0]);
     const alone = await loadTask(await write({ 'task.toml': toml, 'environment/Dockerfile': undefined }));
     assert.equal(alone.environment.files.size, 0);

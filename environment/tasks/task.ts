@@ -68,8 +68,9 @@ export class TaskCache {
  * check is the step's alone; the task's own is for the environment's start.
  */
 export function stepTask(task: Task, step: TaskStep): Task {
-  const { id, name, dir, family, tier, workdir, environment, checksum } = task;
-  return { id, ...(name === undefined ? {} : { name }), dir, family, tier, workdir, environment, checksum, ...phaseOf(step) };
+  const { id, name, dir, family, tier, keepProcesses, workdir, environment, checksum } = task;
+  const kept = keepProcesses ? { keepProcesses } : {};
+  return { id, ...(name === undefined ? {} : { name }), dir, family, tier, ...kept, workdir, environment, checksum, ...phaseOf(step) };
 }
 
 function phaseOf({ name: _name, workdirFiles: _files, minReward: _minimum, ...phase }: TaskStep): TaskPhase {
@@ -130,13 +131,17 @@ function load(directory: string, logger: TaskLogger | undefined): Task {
 
 /** `[metadata]` is free in Harbor: what is not of this project's making is another thing of the same name. */
 function classify(
-  { family, tier }: Record<string, unknown>,
+  { family, tier, keep_processes: keep }: Record<string, unknown>,
   id: string,
   tomlFile: string,
   logger: TaskLogger | undefined,
-): Pick<Task, 'family' | 'tier'> {
+): Pick<Task, 'family' | 'tier' | 'keepProcesses'> {
   const known = typeof tier === 'string' && tiers.includes(tier);
   if (tier !== undefined && !known)
     logger?.warn(`${tomlFile}: metadata.tier = ${JSON.stringify(tier)} is ignored; expected ${tiers.join(', ')}`);
-  return { family: typeof family === 'string' && family !== '' ? family : id, tier: known ? (tier as Tier) : 'medium' };
+  return {
+    family: typeof family === 'string' && family !== '' ? family : id,
+    tier: known ? (tier as Tier) : 'medium',
+    ...(keep === true ? { keepProcesses: keep } : {}),
+  };
 }
