@@ -6,7 +6,7 @@ import type { Behaviour, Call } from '../../tests/recorded-activities.ts';
 import type { TemporalServer } from '../../tests/temporal.ts';
 import { withWorkers } from '../../tests/temporal.ts';
 import { TASK_QUEUE } from '../../workflows/contract.ts';
-import type { StageResult, TrainingRunInput } from '../../workflows/contract.ts';
+import type { StageResult } from '../../workflows/contract.ts';
 import type { trainingRun } from '../../workflows/training-run.ts';
 import type { Scenario } from './scenarios.ts';
 
@@ -65,10 +65,10 @@ export async function driveRun(
     },
   };
   return await withWorkers(server, recordedActivities(behaviour), async () => {
-    await client.workflow.start<typeof trainingRun>('trainingRun', {
+    await client.workflow.start(scenario.workflow ?? 'trainingRun', {
       taskQueue: TASK_QUEUE,
       workflowId: scenario.name,
-      args: [scenario.input as TrainingRunInput],
+      args: [scenario.input],
       workflowExecutionTimeout: '10m',
     });
     // By its id alone: after a reset the latest execution is meant.

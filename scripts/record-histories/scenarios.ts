@@ -6,7 +6,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { ApplicationFailure } from '@temporalio/common';
 import type { Behaviour, Call } from '../../tests/recorded-activities.ts';
 import type { RunProgress, TrainingRunInput } from '../../workflows/contract.ts';
-import { approveStage, pause, pauseRun, progress, resume, resumeRun } from '../../workflows/messages.ts';
+import { approveStage, job, pause, pauseRun, progress, resume, resumeRun } from '../../workflows/messages.ts';
 import type { DrivenRun, Stop } from './driven-run.ts';
 
 export interface Scenario {
@@ -14,6 +14,8 @@ export interface Scenario {
   readonly name: string;
   /** What the run goes through. */
   readonly shows: string;
+  /** Default: trainingRun. */
+  readonly workflow?: 'trainingRun' | 'taskEpisodes';
   readonly input?: unknown;
   readonly behaviour?: Omit<Behaviour, 'finished'>;
   /** Calls of activities that wait until `drive` lets them go on. */
@@ -76,6 +78,9 @@ function failsOnce(stop: Stop, error: Error): Pick<Behaviour, 'before'> {
     },
   };
 }
+
+const withoutVerdict = { outcome: 'no-verdict', reward: undefined as never, rewardValid: false, error: 'VerifierTimeoutError' } as const;
+const environmentFailed = { ...withoutVerdict, infraFailed: true, error: 'SandboxBuildFailedError' } as const;
 
 export const scenarios: readonly Scenario[] = [
   {
@@ -245,5 +250,42 @@ export const scenarios: readonly Scenario[] = [
     behaviour: { rejected: [0, 1, 2, 3, 4, 5].map((index) => `train/train-${index}`) },
     ends: 'failed',
   },
+  {
+    name: 'job',
+    shows: 'episodes outside a run: 410 trials in two executions, some without verdict',
+    workflow: 'taskEpisodes',
+    input: { dataset: 'some/tasks', sandbox: 'embedded', concurrency: 50 },
+    behaviour: { trials: 410, trial: (index) => (index % 50 === 0 ? withoutVerdict : {}) },
+    ends: 'completed',
+  },
+  {
+    name: 'job-paused',
+    shows: 'a job that pauses because its environments fail, and one pause and resume by a person after it',
+    workflow: 'taskEpisodes',
+    input: { dataset: 'some/tasks', sandbox: 'docker', concurrency: 1, agent: 'policy:models/tiny-base' },
+    behaviour: { trials: 9, trial: (index) => (index < 5 ? environmentFailed : {}) },
+    async drive({ handle }) {
+      while ((await handle.query(job)).status !== 'paused') await sleep(50);
+      await handle.executeUpdate(resume);
+      await handle.executeUpdate(pause).catch(() => undefined);
+      await handle.executeUpdate(resume).catch(() => undefined);
+    },
+    ends: 'completed',
+  },
+  {
+    name: 'job-cancelled',
+    shows: 'a job that is cancelled during its trials, with containers to sweep',
+    workflow: 'taskEpisodes',
+    input: { dataset: 'some/tasks', sandbox: 'docker' },
+    holds: ['runTrial in Base'],
+    async drive({ handle, held, release }) {
+      await held('runTrial in Base');
+      await handle.cancel();
+      await sleep(1_000);
+      release('runTrial in Base');
+    },
+    ends: 'cancelled',
+  },
+  { name: 'job-invalid-input', shows: 'a job without a dataset', workflow: 'taskEpisodes', input: {}, ends: 'failed' },
   { name: 'invalid-input', shows: 'an input that is no configuration', input: { rsr: { epoch: 1 } }, ends: 'failed' },
 ];
