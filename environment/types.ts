@@ -78,6 +78,8 @@ export interface Task extends TaskPhase {
   readonly environment: EnvironmentSpec;
   /** Present for a task of several steps, in order; the task's own instruction, tests and solution are then the first step's. */
   readonly steps?: readonly TaskStep[];
+  /** `[metadata].keep_processes`: in shared verification the tests look at what the agent left running, so it is not killed. Its reward can then be forged. */
+  readonly keepProcesses?: true;
   /** How the rewards of several steps become one. */
   readonly rewardStrategy?: 'mean' | 'final';
   /** Hex SHA-256 over all files of the task directory (sorted path, NUL, bytes). */

@@ -140,7 +140,7 @@ async function verify(options: StepOptions, artifacts: FileTree, dead: boolean):
   // The hooks have run already.
   const { collect: _, ...judgedTask } = task;
   try {
-    return await verifyShared({ task: judgedTask, sandbox, ...cancel });
+    return await verifyShared({ task: judgedTask, sandbox, keepProcesses: task.keepProcesses === true, ...cancel });
   } catch (error) {
     if (!(await diedByAgent(error, control(options)))) throw error;
     return separately();
