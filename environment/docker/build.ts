@@ -104,11 +104,10 @@ function follow(docker: Docker, stream: NodeJS.ReadableStream, onText: (text: st
   return new Promise((resolve, reject) => {
     let failure: string | undefined;
     // Decodes BuildKit's messages as well; the published types do not know it.
-    const { followProgress } = docker as unknown as {
+    const decoding = docker as unknown as {
       followProgress(stream: NodeJS.ReadableStream, done: (error: Error | null) => void, event: (event: BuildEvent) => void): void;
     };
-    followProgress.call(
-      docker,
+    decoding.followProgress(
       stream,
       (error) => (error ? reject(error) : failure === undefined ? resolve() : reject(new Error(failure))),
       ({ stream: text, error }) => {

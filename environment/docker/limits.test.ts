@@ -52,7 +52,7 @@ describe('a container', { skip: backend?.skip ?? false }, () => {
     });
     assert.equal(says, 'CapBnd:0000000000000000\nNoNewPrivs:1\n0\n');
     assert.deepEqual([host.Memory, host.MemorySwap, host.PidsLimit, host.NanoCpus], [64 * 2 ** 20, 64 * 2 ** 20, 40, 5e8]);
-    assert.deepEqual([host.Init, host.LogConfig.Type, host.RestartPolicy?.Name, host.NetworkMode], [true, 'none', 'no', 'none']);
+    assert.deepEqual([host.Init, host.LogConfig?.Type, host.RestartPolicy?.Name, host.NetworkMode], [true, 'none', 'no', 'none']);
     assert.deepEqual([host.Privileged, host.Binds, host.PidMode, config.Hostname], [false, null, '', 'localhost']);
     const { 'terminal-rsi.lease': lease, 'terminal-rsi.attempt': attempt } = config.Labels;
     assert.ok(Number(lease) > Date.now() / 1000 + 3600 && attempt !== undefined, 'a lease longer than its task');

@@ -286,7 +286,7 @@ export class DockerProvider implements SandboxProvider {
 interface Budget {
   readonly signal: AbortSignal;
   /** Starts the clock. */
-  begin(): void;
+  readonly begin: () => void;
 }
 
 function throttleOf(docker: Docker): Semaphore {
