@@ -89,7 +89,13 @@ export class Supervisor {
   static async open(engine: Engine, user?: string): Promise<Supervisor> {
     try {
       const exec = await engine.container.exec({
-        Cmd: ['/bin/sh', '-c', 'command -v bash >/dev/null && exec bash; exec sh'],
+        // By their places, here and below: the agent may have put others of their names first in PATH.
+        Cmd: [
+          '/bin/sh',
+          '-c',
+          'for b in /bin/bash /usr/bin/bash; do [ -x $b ] && exec $b; done; command -v bash >/dev/null && exec bash; exec sh',
+        ],
+        WorkingDir: '/', // the task's may be gone
         AttachStdin: true,
         AttachStdout: true,
         AttachStderr: true,
@@ -160,7 +166,7 @@ export class Supervisor {
   /** Runs `command` with a fresh shell and session (setsid), without stdin. */
   run(command: string, options: ExecOptions & { readonly cwd: string }): Promise<ExecResult> {
     const exports = Object.entries(options.env ?? {}).map(([key, value]) => ` && export ${quote(`${key}=${value}`)}`);
-    const launch = `cd ${quote(options.cwd)}${exports.join('')} && exec $N "$S" -c ${quote(command)} bash </dev/null 3>&-`;
+    const launch = `cd ${quote(options.cwd)}${exports.join('')} && exec $N "\${BASH:-/bin/sh}" -c ${quote(command)} bash </dev/null 3>&-`;
     return this.statement((number) => `(${launch}) 2>&3\n${this.mark(number, 1, 3)}\n`, options);
   }
 
@@ -241,10 +247,10 @@ export class Supervisor {
   async #hello(): Promise<void> {
     // The supervisor's own messages (`Killed …`) are not the command's: its stderr is closed, descriptor 3 leads to the host.
     const prelude =
-      `exec 3>&2 2>/dev/null; S=sh; [ -n "$BASH" ] && S=bash; N=; command -v setsid >/dev/null && N=setsid; F=/dev/null; ` +
+      `exec 3>&2 2>/dev/null; S=sh; [ -n "$BASH" ] && S=bash; N=; for n in /bin/setsid /usr/bin/setsid; do [ -x $n ] && N=$n; done; F=/dev/null; ` +
       `for f in /sys/fs/cgroup/memory.events /sys/fs/cgroup/memory/memory.oom_control; do [ -r $f ] && F=$f; done; ` +
       // Docker gives every user the HOME of the container where that is set.
-      `U=$(id -u 2>/dev/null); [ "\${U:-0}" = 0 ] || while IFS=: read -r n p u g c h s; do [ "$u" = "$U" ] && export HOME="$h"; done </etc/passwd; `;
+      `U=\${UID:-$(id -u 2>/dev/null)}; [ "\${U:-0}" = 0 ] || while IFS=: read -r n p u g c h s; do [ "$u" = "$U" ] && export HOME="$h"; done </etc/passwd; `;
     const { stdout } = await this.statement((number) => `${prelude}printf '%s %s %s\\n' $$ $F "$BASH"\n${this.mark(number, 1, 3)}\n`, {
       timeoutSec: 60,
     });

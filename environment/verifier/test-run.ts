@@ -41,7 +41,8 @@ const maxFileBytes = 4 * 1024 * 1024;
 const maxOutputBytes = 1024 * 1024;
 
 /** A new directory of root's, whatever was in its place, whoever owned it and whatever it linked to; a mount point is emptied. */
-const recreate = (directory: string): string => `rm -rf ${directory} 2>/dev/null
+const recreate = (directory: string): string => `[ -L ${directory} ] || chmod -R u+rwX ${directory} 2>/dev/null
+rm -rf ${directory} 2>/dev/null
 [ ! -L ${directory} ] && mkdir -p ${directory} || exit 1
 for f in ${directory}/* ${directory}/.[!.]* ${directory}/..?*; do if [ -e "$f" ] || [ -L "$f" ]; then exit 1; fi; done`;
 const resetLogs = `if [ -L /logs ] || [ ! -d /logs ]; then rm -rf /logs; fi
@@ -50,6 +51,9 @@ chmod 755 /logs && chmod 777 ${logs} || exit 1`;
 const resetTests = `${recreate('/tests')}
 chmod 755 /tests || exit 1`;
 
+/** The system's own commands before those that an agent put where people install theirs; `image_path` is what the image has. */
+const systemPath = 'image_path=$PATH; PATH=/usr/sbin:/usr/bin:/sbin:/bin:$PATH; export image_path PATH\n';
+
 /** Runs a command that must work, as root in `cwd`. @throws InfrastructureError of the type */
 export async function must(
   sandbox: Sandbox,
@@ -57,7 +61,7 @@ export async function must(
   { type, action, cwd = '/' }: { readonly type: string; readonly action: string; readonly cwd?: string },
   signal?: AbortSignal,
 ): Promise<void> {
-  const result = await sandbox.exec(command, { timeoutSec: limits.prepare, cwd, user: 'root', ...(signal ? { signal } : {}) });
+  const result = await sandbox.exec(systemPath + command, { timeoutSec: limits.prepare, cwd, user: 'root', ...(signal ? { signal } : {}) });
   if (result.timedOut) throw new InfrastructureError(`${action} within ${limits.prepare} s`, { type });
   if (result.exitCode !== 0)
     throw new InfrastructureError(`${action}: ${command} exited with ${result.exitCode}: ${result.stderr.trim().slice(-300)}`, { type });

@@ -2,28 +2,29 @@
 #   KIT        the folder that was uploaded      SHARED      1: the agent worked here, so planted commands are passed by
 #   PYTEST     1: the tests call pytest          KIT_TOOLS   1: they install things (uv, pip, apt-get, curl)
 #   USER       who runs the tests; '' = root
+# image_path is the PATH that the tests get; PATH itself begins with the system's own folders.
 # What "came with the image" is told by the time of a file's last change (ctime), which no process can set.
 kit=$1 shared=$2 pytest=$3 tools=$4 user=$5
 mkdir -p "$kit/bin" "$kit/state/bin" "$kit/state/site" || exit 1
 chmod 755 "$kit" "$kit/bin" || exit 1
 [ -z "$user" ] || chown -R "$user" "$kit/state" || exit 1
 
+# Rounded down: what is of the same second is nobody's we trust. kit.py reckons finer.
 booted=$(sed -n 's/^btime //p' /proc/stat)
 ticks=$(sed 's/.*) //' /proc/1/stat | cut -d' ' -f20)
 start=$((booted + ticks / 100))
-printf '%s\n' "$start" >"$kit/start"
 : >"$kit/now"
 
 # 0 if neither the file nor the link that leads to it was changed since the sandbox started
 original() {
   [ "$shared" = 1 ] || return 0
-  changed=$(stat -c %Z "$1") && [ "$changed" -le "$start" ] && changed=$(stat -L -c %Z "$1") && [ "$changed" -le "$start" ]
+  changed=$(stat -c %Z "$1") && [ "$changed" -lt "$start" ] && changed=$(stat -L -c %Z "$1") && [ "$changed" -lt "$start" ]
 }
 
 # first and best: the command of that name that PATH gives, and the first one that came with the image ('' = none)
 look() {
   first='' best=''
-  rest=$PATH:
+  rest=$image_path:
   while [ -n "$rest" ]; do
     directory=${rest%%:*} rest=${rest#*:}
     case $directory in /*) ;; *) continue ;; esac

@@ -1,6 +1,7 @@
 """Starting pytest: without plugins, start-up files or modules that the agent planted."""
 import os
 import sys
+import time
 
 from .base import KIT, SITE, missing
 from .packages import entry_points, parse_entry_points
@@ -19,13 +20,14 @@ def original(path):
     """Whether a file came with the image or with the verification; what came in between is the agent's."""
     if path.startswith(KIT + '/'):
         return True
-    with open(KIT + '/start') as file:
-        start = int(file.read())
+    with open('/proc/1/stat') as file:
+        ticks = int(file.read().rsplit(')', 1)[1].split()[19])
+    start = time.time() - time.clock_gettime(7) + ticks / os.sysconf('SC_CLK_TCK')  # 7: CLOCK_BOOTTIME
     try:
         changed = max(os.lstat(path).st_ctime_ns, os.stat(path).st_ctime_ns)
     except OSError:
         return False
-    return changed // 10**9 <= start or changed > os.stat(KIT + '/now').st_ctime_ns
+    return changed <= start * 10**9 or changed > os.stat(KIT + '/now').st_ctime_ns
 
 
 class Plugins:
