@@ -69,15 +69,17 @@ export async function bringUp(
   const children: SupervisedChild[] = [];
   const stop = async (): Promise<void> => {
     await Promise.all(children.map((child) => child.stop(WORKER_STOP_MS)));
-    await client.connection.close();
     await stopTracing();
-    if (joined) return;
-    await server?.child?.stop(SERVER_STOP_MS);
-    await updateState(data, ({ workflowId, ports }) => ({
-      ...(workflowId ? { workflowId } : {}),
-      ...(ports ? { ports } : {}),
-      workers: [],
-    }));
+    if (!joined) {
+      await server?.child?.stop(SERVER_STOP_MS);
+      await updateState(data, ({ workflowId, ports }) => ({
+        ...(workflowId ? { workflowId } : {}),
+        ...(ports ? { ports } : {}),
+        workers: [],
+      }));
+    }
+    // Last: a call that is being tried again when its connection is closed ends the process with an error that nobody can catch.
+    await client.connection.close();
   };
   const kill = (): void => {
     for (const child of children) child.kill();
