@@ -322,7 +322,7 @@ describe('verdicts of several steps', () => {
 describe('trialName', () => {
   it('is short, and the same for the same job, task and sample alone', () => {
     const long = 'a-task-with-a-name-that-is-longer-than-that';
-    assert.match(trialName('job', long, 0), /^a-task-with-a-name-that-is-longer__[0-9a-z]{7}$/);
+    assert.match(trialName('job', long, 0), new RegExp(`^${long.slice(0, 32)}__[0-9a-z]{7}$`));
     assert.equal(trialName('job', long, 0), trialName('job', long, 0));
     assert.equal(
       new Set([trialName('job', long, 0), trialName('job', long, 1), trialName('other', long, 0), trialName('job', `${long}x`, 0)]).size,
