@@ -69,13 +69,17 @@ export function rolloutDependencies(
   };
   return {
     ...dependencies,
-    /** What a lost worker left goes at the start, also where this one will run embedded tasks alone. */
+    /** What a lost worker left goes at the start, also where this one will run embedded tasks alone. Never throws. */
     async reapIfDocker() {
       const answers = await new Docker().ping().then(
         () => true,
         () => false,
       );
-      if (answers) dependencies.provider('docker');
+      try {
+        if (answers) dependencies.provider('docker');
+      } catch (error) {
+        logger.error({ err: error }, 'no reaper'); // a wrong setting, which the first Docker task says again
+      }
     },
     async close() {
       await Promise.all([...providers.values()].map((provider) => provider.close()));

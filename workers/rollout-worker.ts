@@ -25,7 +25,7 @@ try {
   observability.waitingFor('the Temporal server');
   const { connection, namespace } = await connect(logger);
   const dependencies = rolloutDependencies(logger, openWorkflows(connection, namespace));
-  await dependencies.reapIfDocker();
+  void dependencies.reapIfDocker(); // an engine that does not answer must not hold the worker
   const records = new AttemptRecords(dependencies.data, logger);
   await failLostAttempts(connection, dependencies.data, logger);
   const worker = await Worker.create({

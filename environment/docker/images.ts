@@ -84,12 +84,11 @@ export class EnvironmentImages {
   }
 
   /** After the engine said that it has no such image: somebody removed it. */
-  forget(name: string): void {
-    for (const [key, { image }] of this.#known)
-      void image.then(
-        (found) => found.name === name && this.#known.delete(key),
-        () => undefined,
-      );
+  async forget(name: string): Promise<void> {
+    for (const [key, { image }] of [...this.#known]) {
+      const found = await image.catch(() => undefined);
+      if (found?.name === name) this.#known.delete(key);
+    }
   }
 
   /** Removes what is above the limit, least recently used first, and what failed or doubled builds left. Returns how many were removed. */

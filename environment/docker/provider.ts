@@ -60,6 +60,8 @@ const keeper = ['/bin/sh', '-c', 'while :; do sleep 3600; done'];
 
 /** One per engine, for all providers of this process. */
 const throttles = new Map<string, Semaphore>();
+/** Names of all containers that this process works with, or is about to: what else carries its name, a failed removal left. */
+const held = new Set<string>();
 
 export class DockerProvider implements SandboxProvider {
   readonly kind = 'docker';
@@ -95,6 +97,7 @@ export class DockerProvider implements SandboxProvider {
     this.reaper = new Reaper(this.#docker, {
       isOpen: options.isOpen ?? (() => Promise.resolve(undefined)),
       ...logger,
+      isHeld: (name) => held.has(name),
       networks: this.#networks,
       images: this.#images,
     });
@@ -122,11 +125,11 @@ export class DockerProvider implements SandboxProvider {
           return await this.#withinBudget(task, signal, (budget) => this.#start(name, task, labels, image, budget));
         } catch (error) {
           if (attempt === startAttempts || !isMissing(error)) throw error;
-          this.#images.forget(image.name);
+          await this.#images.forget(image.name);
         }
       }
     } catch (error) {
-      this.#live.delete(name);
+      this.#release(name);
       signal?.throwIfAborted();
       throw typed(error, 'start a container');
     }
@@ -201,7 +204,7 @@ export class DockerProvider implements SandboxProvider {
           closed: () => {
             unwatch();
             attachment.close();
-            if (this.#live.get(name) === sandbox) this.#live.delete(name);
+            if (this.#live.get(name) === sandbox) this.#release(name);
           },
         });
         this.#live.set(name, sandbox);
@@ -222,7 +225,9 @@ export class DockerProvider implements SandboxProvider {
     } catch (error) {
       if (sandbox) await sandbox.close();
       else attachment.close();
-      this.#live.set(name, undefined); // the name stays reserved for another try
+      // The name stays reserved for another try.
+      this.#live.set(name, undefined);
+      held.add(name);
       throw error;
     }
   }
@@ -279,7 +284,13 @@ export class DockerProvider implements SandboxProvider {
     let name = base;
     for (let number = 2; this.#live.has(name); number++) name = `${base}-${number}`;
     this.#live.set(name, undefined);
+    held.add(name);
     return name;
+  }
+
+  #release(name: string): void {
+    this.#live.delete(name);
+    held.delete(name);
   }
 }
 

@@ -76,6 +76,14 @@ describe('the reaper', { skip: backend?.skip ?? false }, () => {
       assert.ok(logged.includes(reason), reason);
   });
 
+  it('takes what this process closed and could not remove', async () => {
+    const [working, closed] = [await leave({ owner: here.living }), await leave({ owner: here.living })];
+    const { Name: name } = await docker.getContainer(working).inspect();
+    await new Reaper(docker, { isOpen, isHeld: (held) => `/${held}` === name }).reapOnce();
+    const remaining = await left();
+    assert.deepEqual([remaining.includes(working), remaining.includes(closed)], [true, false]);
+  });
+
   it('goes round on a timer until it is stopped', async () => {
     const reaper = new Reaper(docker, { isOpen });
     reaper.start(50);

@@ -4,13 +4,14 @@
  *
  * What it may remove follows from labels and from what can be asked, never from a guess:
  *   the owner is a process of this host     that lives: kept, whatever else holds; that is gone: removed
+ *   the owner is this process               kept, but for what it closed and could not remove
  *   another host's, or none is named        its workflow is closed: removed; is open: kept
  *                                           no workflow, or one that this Temporal server does not know, or does not tell: kept
  *                                           until the lease is over; except that what stopped long ago is nobody's
  */
 import type Docker from 'dockerode';
 import { remove, statusOf } from './engine.ts';
-import { label, ownerFate } from './labels.ts';
+import { label, owner, ownerFate } from './labels.ts';
 
 export interface WorkflowRef {
   readonly workflowId: string;
@@ -29,6 +30,8 @@ export interface ReaperOptions {
   /** undefined where nobody knows: another server's, or the server does not answer. */
   isOpen(workflow: WorkflowRef): Promise<boolean | undefined>;
   readonly logger?: ReaperLogger;
+  /** Whether this process works with its container of this name. Default: with all. */
+  isHeld?(name: string): boolean;
   /** What else to clean: BridgeNetworks and EnvironmentImages. */
   readonly networks?: { sweep(): Promise<number> };
   readonly images?: { prune(): Promise<number> };
@@ -104,9 +107,12 @@ export class Reaper {
   }
 
   /** Why a container is nobody's any more, or undefined. */
-  async #reason({ Id, Labels, State }: Docker.ContainerInfo): Promise<string | undefined> {
+  async #reason({ Id, Names, Labels, State }: Docker.ContainerInfo): Promise<string | undefined> {
     const fate = ownerFate(Labels[label.owner]);
-    if (fate === 'alive') return undefined;
+    if (fate === 'alive') {
+      const ours = Labels[label.owner] === owner && this.#options.isHeld !== undefined;
+      return ours && !Names.some((name) => this.#options.isHeld?.(name.slice(1))) ? 'this process could not remove it before' : undefined;
+    }
     if (fate === 'gone') return 'its process has ended';
     const [workflowId = '', runId = ''] = (Labels[label.workflow] ?? '').split(' ');
     const open = workflowId === '' ? undefined : await this.#options.isOpen({ workflowId, runId }).catch(() => undefined);

@@ -62,6 +62,24 @@ describe('starting a container', { skip: backend?.skip ?? false }, () => {
     assert.equal(proxy.requests.filter((line) => begin.test(line)).length, 3);
   });
 
+  it('builds its image anew when somebody removed it meanwhile', async () => {
+    const { proxy, provider } = await engine();
+    const text = `FROM terminal-rsi/shell:1\nWORKDIR /app\nRUN echo ${testRunKey} > /made\n`;
+    const build = { context: new Map([['Dockerfile', { data: Buffer.from(text), mode: 0o644 }]]), hash: text };
+    const again = async (): Promise<string> => {
+      const of = labels();
+      const sandbox = await provider.start(bare({ simple: false, build }), of);
+      const [found] = await docker.listContainers({ filters: { label: [`terminal-rsi.episode=${of.episodeId}`] } });
+      await sandbox.close();
+      return found?.Image ?? '';
+    };
+    const image = await again();
+    await docker.getImage(image).remove();
+    assert.equal(await again(), image);
+    assert.equal(proxy.requests.filter((line) => /^POST \S*\/build/.test(line)).length, 2);
+    await docker.getImage(image).remove();
+  });
+
   it('gives up on an engine that refuses for good, and leaves nothing', async () => {
     const { provider } = await engine({ on: begin, how: 'refuse', times: 100 });
     const of = labels();
