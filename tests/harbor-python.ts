@@ -3,7 +3,7 @@
  * test that asks for it and kept. Only tests use it; neither set-up nor a run does.
  */
 import { execFile } from 'node:child_process';
-import { access, readdir, rm, writeFile } from 'node:fs/promises';
+import { access, readdir, readFile, rm, stat, writeFile } from 'node:fs/promises';
 import { homedir } from 'node:os';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
@@ -14,7 +14,10 @@ export const HARBOR_VERSION = '0.26.0';
 const folder = join(import.meta.dirname, '../.cache', `harbor-${HARBOR_VERSION}`);
 /** Written last, so that a half-made environment is made again. */
 const complete = join(folder, 'complete');
-/** A slow mirror; then the tests are skipped, and the next run tries again. */
+/** Why it could not be made. The other test files of the same run need not try again. */
+const failed = `${folder}.failed`;
+const FAILED_MS = 600_000;
+/** For a slow mirror. */
 const INSTALL_MS = 300_000;
 const exec = promisify(execFile);
 
@@ -38,26 +41,34 @@ export function harborPython(): Promise<HarborPython | { readonly skip: string }
 
 async function make(): Promise<HarborPython | { readonly skip: string }> {
   const python = join(folder, 'bin/python');
-  try {
-    await withSetupLock(() => install(python), { name: lockName(folder) });
-  } catch (error) {
-    const { stderr, message } = error as Error & { stderr?: string };
-    return { skip: `Harbor ${HARBOR_VERSION} cannot be installed: ${(stderr?.trim() || message).split('\n').at(-1)}` };
-  }
+  const reason = await withSetupLock(() => install(python), { name: lockName(folder) });
+  if (reason !== undefined) return { skip: `Harbor ${HARBOR_VERSION} cannot be installed: ${reason}` };
   return {
     python,
     run: async (script, ...args) => (await exec(python, ['-c', script, ...args], { maxBuffer: 64 * 1024 * 1024 })).stdout,
   };
 }
 
-async function install(python: string): Promise<void> {
-  if (await exists(complete)) return;
-  const base = await findPython();
-  await rm(folder, { recursive: true, force: true });
-  await exec(base, ['-m', 'venv', folder]);
-  const pip = ['-m', 'pip', 'install', '--quiet', '--disable-pip-version-check', '--no-input', '--retries', '1'];
-  await exec(python, [...pip, `harbor==${HARBOR_VERSION}`], { timeout: INSTALL_MS });
-  await writeFile(complete, '');
+/** @returns why it cannot be installed */
+async function install(python: string): Promise<string | undefined> {
+  // The second look finds an interpreter that is gone since.
+  if ((await exists(complete)) && (await exists(python))) return undefined;
+  const lately = await stat(failed).catch(() => undefined);
+  if (lately && Date.now() - lately.mtimeMs < FAILED_MS) return readFile(failed, 'utf8');
+  try {
+    const base = await findPython();
+    await rm(folder, { recursive: true, force: true });
+    await exec(base, ['-m', 'venv', folder]);
+    const pip = ['-m', 'pip', 'install', '--quiet', '--disable-pip-version-check', '--no-input', '--retries', '1'];
+    await exec(python, [...pip, `harbor==${HARBOR_VERSION}`], { timeout: INSTALL_MS });
+    await writeFile(complete, '');
+    return undefined;
+  } catch (error) {
+    const { stderr, message, killed } = error as Error & { stderr?: string; killed?: boolean };
+    const reason = killed ? `pip took more than ${INSTALL_MS / 1000} s` : ((stderr?.trim() || message).split('\n').at(-1) ?? message);
+    await writeFile(failed, reason).catch(() => undefined);
+    return reason;
+  }
 }
 
 /** The first interpreter of Python 3.12 or later: on PATH, else pyenv's. @throws naming what was looked for */
