@@ -9,7 +9,7 @@ import type { EpisodeOptions, EpisodeResult } from './harness.ts';
 import { interact } from './interact.ts';
 import { observationText } from './observation.ts';
 import { policyAgent } from './policy-agent.ts';
-import { fixture, letterCodec, ScriptedSampler } from '../testing.ts';
+import { backends, countContainers, fixture, letterCodec, ScriptedSampler, testRunKey } from '../testing.ts';
 import type { EpisodeCodec, SampleResult, Sampler } from '../types.ts';
 
 const task = await fixture('sort-names');
@@ -230,6 +230,21 @@ describe('replayed and reference episodes', () => {
     assert.ok(snapshot.files['sorted.txt']);
     const { record: other } = await runCommands({ ...base, agent: 'nop', commands: ['ls /solution /tests'] });
     assert.notEqual(other.turns[0]?.commands[0]?.exitCode, 0);
+  });
+});
+
+const docker = (await backends()).find(({ name }) => name === 'docker');
+describe('episodes in Docker', { skip: docker?.skip ?? true }, () => {
+  it('keep one shell over all commands, and end when one kills the sandbox, with the files that it left', async () => {
+    const provider = docker?.provider();
+    assert.ok(provider);
+    // The shell that kills all others lives on until the container's first process has noticed; nothing waits for that but a longer command.
+    const commands = ['sort names.txt > sorted.txt; cd /tmp; x=kept', 'echo $x $PWD', 'kill -9 -1; while :; do :; done', 'echo never'];
+    const { record, snapshot } = await runCommands({ ...base, provider, runKey: testRunKey, agent: 'replay', commands });
+    await provider.close();
+    assert.deepEqual([record.stopReason, record.turns.length, record.turns[1]?.observation], ['sandbox-died', 3, 'kept /tmp']);
+    assert.ok(snapshot.files['sorted.txt']);
+    assert.equal(await countContainers(testRunKey), 0, 'neither the sandbox nor its control is left');
   });
 });
 
