@@ -7,26 +7,44 @@ import type { DownloadLimit, FileTree } from '../types.ts';
 /** A download stops collecting beyond this many bytes; the files after it are reported as skipped. */
 const downloadLimitBytes = 64 * 1024 * 1024;
 
-/** Writes files below `destination`. Parent directories are named in the archive: those that the daemon invents are closed to a root without capabilities. */
+/**
+ * Writes files below `destination`. New parent directories are named in the archive: those that the daemon invents are closed to a root
+ * without capabilities. Those that are there keep their owner and mode (/tmp, a workdir of the agent's user).
+ */
 export async function putFiles(container: Docker.Container, files: FileTree, destination: string): Promise<void> {
   if (files.size === 0) return;
   const archive = pack();
-  const made = new Set<string>(['', '.']);
-  const directory = (path: string): void => {
-    if (made.has(path)) return;
-    made.add(path);
-    directory(posix.dirname(path));
-    archive.entry({ name: `${path}/`, type: 'directory', mode: 0o755 });
+  const known = new Map<string, 'there' | 'new'>([
+    ['', 'there'],
+    ['.', 'there'],
+  ]);
+  const directory = async (path: string): Promise<'there' | 'new'> => {
+    const found = known.get(path);
+    if (found) return found;
+    const state = (await directory(posix.dirname(path))) === 'there' && (await exists(container, path)) ? 'there' : 'new';
+    known.set(path, state);
+    if (state === 'new') archive.entry({ name: `${path}/`, type: 'directory', mode: 0o755 });
+    return state;
   };
   for (const [path, entry] of files) {
     const name = posix.join(destination, path).slice(1);
-    directory(posix.dirname(name));
+    await directory(posix.dirname(name));
     archive.entry({ name, mode: entry.mode }, Buffer.from(entry.data));
   }
   archive.finalize();
   const chunks: Buffer[] = [];
   for await (const chunk of archive) chunks.push(chunk as Buffer);
   await container.putArchive(Buffer.concat(chunks), { path: '/' });
+}
+
+async function exists(container: Docker.Container, path: string): Promise<boolean> {
+  try {
+    await container.infoArchive({ path: `/${path}` });
+    return true;
+  } catch (error) {
+    if ((error as { statusCode?: number }).statusCode === 404) return false;
+    throw error;
+  }
 }
 
 /** Regular files below `source`, or the file itself under the empty path; undefined where nothing is there. */
