@@ -15,7 +15,7 @@ import type { FileTree, Sandbox, Task, TaskStep, TurnRecord, StopReason, Verdict
 import { runCollectHooks, takeArtifacts } from '../verifier/artifacts.ts';
 import { verifySeparate } from '../verifier/separate.ts';
 import { verifyShared } from '../verifier/shared.ts';
-import { takeSnapshot } from '../verifier/snapshot.ts';
+import { takeSnapshot, trialExtraBytes } from '../verifier/snapshot.ts';
 import type { Judged } from '../verifier/test-run.ts';
 import { awaitHealthy } from './healthcheck.ts';
 import { errorOf, errorOfStop, errorOfVerdict, Phases, unjudged } from './outcome.ts';
@@ -132,7 +132,7 @@ async function verify(options: StepOptions, artifacts: FileTree, dead: boolean):
   const { provider, labels, signal } = options.trial;
   const cancel = signal ? { signal } : {};
   const separately = async (): Promise<Judged> => {
-    const snapshot = await takeSnapshot(sandbox, task, labels.episodeId, signal);
+    const snapshot = await takeSnapshot(sandbox, task, labels.episodeId, signal, trialExtraBytes);
     return verifySeparate({ task, snapshot, artifacts, provider, labels: { ...labels, purpose: 'verify' }, ...cancel });
   };
   // Of a sandbox that its agent killed the files are left: they are judged.

@@ -11,6 +11,8 @@ import { SandboxDiedError } from '../errors.ts';
 import type { FileTree, Sandbox, Task, WorkspaceSnapshot } from '../types.ts';
 
 const defaultExtraBytes = 1024 * 1024;
+/** For trials, whose snapshots stay in memory; one download holds at most twice as much. */
+export const trialExtraBytes = 32 * 1024 * 1024;
 /** Time to list the directories. */
 const listTimeoutSec = 30;
 
