@@ -15,15 +15,18 @@ import type { BashOptions } from 'just-bash';
 import { InfrastructureError, TaskError } from '../errors.ts';
 import { capText } from '../output-cap.ts';
 import { SHELL_IMAGE } from '../docker/shell-image.ts';
+import { SessionState } from './session.ts';
 import type {
   DownloadLimit,
   ExecOptions,
   ExecResult,
   FileEntry,
   FileTree,
+  NetworkPolicy,
   Sandbox,
   SandboxLabels,
   SandboxProvider,
+  ShellSession,
   Task,
 } from '../types.ts';
 
@@ -57,6 +60,8 @@ const noSqlite = defineCommand('sqlite3', () =>
   Promise.resolve({ stdout: '', stderr: 'bash: sqlite3: command not found\n', exitCode: 127 }),
 );
 
+const rootNames = ['root', '0'];
+
 /** Seconds for each RUN line of the environment. */
 const runTimeoutSec = 60;
 
@@ -70,9 +75,16 @@ export class EmbeddedProvider implements SandboxProvider {
   }
 
   refusal(task: Task): string | undefined {
-    const { image, needs } = task.environment;
+    const { image, needs, simple, notSimple = 'its Dockerfile needs a build', network } = task.environment;
     if (image !== SHELL_IMAGE) return `its image is ${image}; the embedded sandbox stands in for ${SHELL_IMAGE} only`;
+    if (!simple) return `${notSimple}; the embedded sandbox builds no images`;
     if (needs.length > 0) return `it needs ${needs.join(', ')}; the embedded sandbox has a shell and text tools only`;
+    for (const phase of [task, ...(task.steps ?? [])]) {
+      const { mode } = [phase.agentNetwork, phase.verifierNetwork, network].find((policy) => policy && policy.mode !== 'none') ?? {};
+      if (mode !== undefined) return `it asks for a network (${mode}); the embedded sandbox has none`;
+      const user = [phase.agentUser, phase.verifierUser].find((name) => name !== undefined && !rootNames.includes(name));
+      if (user !== undefined) return `it runs commands as ${user}; the embedded sandbox has no user but root`;
+    }
     return undefined;
   }
 
@@ -117,22 +129,65 @@ class EmbeddedSandbox implements Sandbox {
     });
   }
 
-  async exec(command: string, options: ExecOptions): Promise<ExecResult> {
+  exec(command: string, options: ExecOptions): Promise<ExecResult> {
+    return this.#run(command, options);
+  }
+
+  openShell({ user, env = {} }: Pick<ExecOptions, 'user' | 'env'> = {}): Promise<ShellSession> {
+    const session = new SessionState();
+    const settings = { env, ...(user === undefined ? {} : { user }) };
+    let queue: Promise<unknown> = Promise.resolve();
+    return Promise.resolve({
+      run: (command, options) => {
+        const result = queue.then(() => this.#run(command, { ...settings, ...options }, session));
+        queue = result.catch(() => undefined);
+        return result;
+      },
+      close: () => queue.then(() => undefined),
+    });
+  }
+
+  /** There are no processes: a command is over when it returns. */
+  killAll(): Promise<void> {
+    return Promise.resolve();
+  }
+
+  setNetwork(policy: NetworkPolicy): Promise<void> {
+    if (policy.mode === 'none') return Promise.resolve();
+    return Promise.reject(new TaskError(`the embedded sandbox has no network, and was to get ${policy.mode}; use the docker sandbox`));
+  }
+
+  async #run(command: string, options: ExecOptions, session?: SessionState): Promise<ExecResult> {
     options.signal?.throwIfAborted();
+    if (options.user !== undefined && !rootNames.includes(options.user))
+      throw new TaskError(`the embedded sandbox has no user but root, and was to run a command as ${options.user}; use the docker sandbox`);
     const milliseconds = Math.min(Math.max(1, Math.ceil(options.timeoutSec * 1000)), 2 ** 31 - 1);
     const clock = this.#clock;
-    const result = await clock.command(milliseconds, () => {
-      // A shell per command: its limits are part of the shell, and no state of it shall persist.
+    let env: Record<string, string> | undefined;
+    const result = await clock.command(milliseconds, async () => {
+      // A shell per command: its limits are part of the shell. A session carries its state over.
       const bash = new Bash({
         fs: this.#fs,
-        cwd: options.cwd ?? this.#workdir,
+        cwd: session?.cwd ?? options.cwd ?? this.#workdir,
         env: { ...this.#env, ...options.env },
         defenseInDepth: false,
         sleep: (duration) => clock.sleep(duration),
-        customCommands: [noSqlite],
+        customCommands: [noSqlite, ...(session ? [session.command] : [])],
         executionLimits: { ...limits, maxExecutionTimeMs: milliseconds },
       });
-      return bash.exec(command, { rawScript: true, ...(options.signal ? { signal: options.signal } : {}) }).catch(missingParent);
+      session?.attach(bash);
+      const previous = session?.previousDir;
+      try {
+        const done = await bash.exec(command, {
+          rawScript: true,
+          ...(previous === undefined ? {} : { env: { OLDPWD: previous, PWD: session?.cwd ?? '/' } }),
+          ...(options.signal ? { signal: options.signal } : {}),
+        });
+        env = done.env;
+        return done;
+      } catch (error) {
+        return missingParent(error);
+      }
     });
     options.signal?.throwIfAborted();
     if (clock.overdue)
@@ -140,6 +195,7 @@ class EmbeddedSandbox implements Sandbox {
         `the embedded sandbox is stuck: a command took longer than the safety limit, although its work is bounded: ${command.slice(0, 200)}`,
       );
     const timedOut = clock.expired;
+    session?.done(env, timedOut);
     return {
       stdout: capText(result.stdout),
       stderr: timedOut ? '' : capText(result.stderr),
@@ -162,18 +218,16 @@ class EmbeddedSandbox implements Sandbox {
 
   async download(source: string, limit?: DownloadLimit): Promise<FileTree> {
     const found: [string, FileEntry][] = [];
-    const walk = async (directory: string, prefix: string): Promise<void> => {
-      for (const name of await this.#fs.readdir(directory)) {
-        const full = posix.join(directory, name);
-        const path = prefix + name;
-        const stat = await this.#fs.lstat(full);
-        if (stat.isDirectory) await walk(full, `${path}/`);
-        else if (stat.isFile && limit && stat.size > limit.maxFileBytes) limit.onSkipped(path);
-        else if (stat.isFile) found.push([path, { data: await this.#fs.readFileBuffer(full), mode: stat.mode & 0o777 }]);
-      }
+    // A file that is the source itself has the empty path.
+    const take = async (full: string, path: string): Promise<void> => {
+      const stat = await this.#fs.lstat(full);
+      if (stat.isDirectory) {
+        for (const name of await this.#fs.readdir(full)) await take(posix.join(full, name), posix.join(path, name));
+      } else if (stat.isFile && limit && stat.size > limit.maxFileBytes) limit.onSkipped(path);
+      else if (stat.isFile) found.push([path, { data: await this.#fs.readFileBuffer(full), mode: stat.mode & 0o777 }]);
     };
     if (!(await this.#fs.exists(source))) return new Map();
-    await walk(source, '');
+    await take(source, '');
     return new Map(found.sort(([a], [b]) => (a < b ? -1 : 1)));
   }
 
