@@ -3,14 +3,16 @@
  * Links, owners and times are not kept. Everything else of the sandbox (processes, planted files in /tests or
  * /logs) dies with it, which is why forging a reward there has no effect.
  *
- * Size limit: snapshots travel through the artifact store, so they hold 1 MiB (or what the caller allows) beyond what the task itself
- * put into the workdir. When an agent leaves more, its largest files are dropped (ties: last path first) and named in `dropped`.
+ * Size limit: snapshots travel through the artifact store, so they hold 1 MiB beyond what the task itself put into the workdir, where
+ * that is known, else 16 MiB, or what the caller allows. When an agent leaves more, its largest files are dropped (ties: last path first) and named in `dropped`.
  * The verifier then does not find them: the episode is judged, and it is the agent's fault.
  */
 import { SandboxDiedError } from '../errors.ts';
 import type { FileTree, Sandbox, Task, WorkspaceSnapshot } from '../types.ts';
 
 const defaultExtraBytes = 1024 * 1024;
+/** Of environments that only a build or an image knows: what they put into the workdir counts too. */
+const builtExtraBytes = 16 * 1024 * 1024;
 /** For trials, whose snapshots stay in memory; one download holds at most twice as much. */
 export const trialExtraBytes = 32 * 1024 * 1024;
 /** Time to list the directories. */
@@ -22,7 +24,7 @@ export async function takeSnapshot(
   task: Task,
   episodeId: string,
   signal?: AbortSignal,
-  extraBytes: number = defaultExtraBytes,
+  extraBytes: number = task.environment.simple ? defaultExtraBytes : builtExtraBytes,
 ): Promise<WorkspaceSnapshot> {
   const prefix = `${task.workdir.slice(1)}/`;
   let limit = extraBytes;
