@@ -10,6 +10,7 @@ import type { Gate } from '../records/gate.ts';
 import { Ledger } from '../records/ledger.ts';
 import { configChanges, findRun } from '../records/lineage.ts';
 import { repoRoot } from '../records/paths.ts';
+import { tasksHashOf } from '../records/stage-key.ts';
 import { isSuite, listSuites, listTraining } from '../suites/suites.ts';
 import type { RunConfig } from '../workflows/config.ts';
 import type { PrepareRunInput, PrepareRunResult, TaskListing } from '../workflows/contract.ts';
@@ -37,8 +38,7 @@ export async function prepareRun(deps: RolloutDependencies, input: PrepareRunInp
   const shuffled = mixFamilies(tasks, new Random(deriveSeed(config.seed, 'training-order')));
   const training = config.trainingTasks === 0 ? shuffled : shuffled.slice(0, config.trainingTasks);
   const basePolicy = await store.putDirectory('policy', directory);
-  // Where a task lies does not change what it is.
-  const tasksHash = canonicalHash({ suites, training: training.map(({ dir: _, ...listing }) => listing) });
+  const tasksHash = tasksHashOf({ suites, training });
   const version = await codeVersion();
   await openLedger(data, input, { basePolicy: basePolicy.sha256, tasksHash, codeVersion: version });
   return {

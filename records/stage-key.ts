@@ -3,7 +3,7 @@
  * instead of run again.
  */
 import type { RunConfig } from '../workflows/config.ts';
-import type { StageInputs, StageKind } from '../workflows/contract.ts';
+import type { PrepareRunResult, StageInputs, StageKind } from '../workflows/contract.ts';
 import { inRound } from '../workflows/profiles.ts';
 import { canonicalHash } from './canonical-json.ts';
 
@@ -49,6 +49,11 @@ export function keyOf(of: {
 }): string {
   const { stage, kind, round, config, inputs, code } = of;
   return canonicalHash({ stage, settings: stageSettings(config, kind, round), inputs, code });
+}
+
+/** `tasksHash` of PrepareRunResult. Where a task of another dataset lies does not change what it is. */
+export function tasksHashOf({ suites, training }: Pick<PrepareRunResult, 'suites' | 'training'>): string {
+  return canonicalHash({ suites, training: training.map(({ dir: _, ...listing }) => listing) });
 }
 
 export interface InputHashes {

@@ -18,7 +18,7 @@ import type {
 } from '../../workflows/contract.ts';
 import { childTraces, originalRunId, payloadValue, resultOf } from '../history.ts';
 import type { StageRecord } from '../lineage.ts';
-import { inputHashes } from '../stage-key.ts';
+import { inputHashes, tasksHashOf } from '../stage-key.ts';
 import type { AuditContext, Call } from './context.ts';
 import type { SourcedHistory } from './source.ts';
 import { checkStageEvents } from './check-stage-events.ts';
@@ -82,7 +82,7 @@ function checkRootCall(context: AuditContext, call: Call): void {
     equal('input.config', opened.content.configHash, canonicalHash(config));
     const { basePolicy: base, tasksHash: tasks, configHash: settings } = opened.content;
     equal('result', { basePolicy: base, tasksHash: tasks, configHash: settings }, { basePolicy: basePolicy.sha256, tasksHash, configHash });
-    equal('result.tasksHash', canonicalHash({ suites, training }), tasksHash);
+    equal('result.tasksHash', tasksHashOf({ suites, training }), tasksHash);
   }
   if (trace.type === 'calibrate' && context.only === undefined) {
     const own = context.chain.find(({ observed }) => !observed.reusedFrom);
