@@ -34,7 +34,7 @@ describe('the disk', { skip: backend?.skip ?? false }, () => {
       await culprit.exec('head -c 2000000 /dev/urandom > /tmp/fill; sleep 30', { timeoutSec: 60 }).catch(() => undefined);
       await assert.rejects(culprit.exec('true', { timeoutSec: 10 }));
       assert.equal((await innocent.exec('echo on', { timeoutSec: 10 })).stdout, 'on\n');
-      assert.equal((await culprit.readFile('/tmp/fill'))?.length, 2_000_000, 'what it wrote can still be read');
+      assert.ok(((await culprit.readFile('/tmp/fill'))?.length ?? 0) >= 1_000_000, 'what it wrote can still be read');
       assert.deepEqual(warnings, ['killed a sandbox that was filling the disk']);
     } finally {
       for (const end of ends) end();
