@@ -164,7 +164,7 @@ export class Supervisor {
   }
 
   /** Runs `command` with a fresh shell and session (setsid), without stdin. */
-  run(command: string, options: ExecOptions & { readonly cwd: string }): Promise<ExecResult> {
+  run(command: string, options: ExecOptions & { readonly cwd: string; readonly maxOutputBytes?: number }): Promise<ExecResult> {
     const exports = Object.entries(options.env ?? {}).map(([key, value]) => ` && export ${quote(`${key}=${value}`)}`);
     const launch = `cd ${quote(options.cwd)}${exports.join('')} && exec $N "\${BASH:-/bin/sh}" -c ${quote(command)} bash </dev/null 3>&-`;
     return this.statement((number) => `(${launch}) 2>&3\n${this.mark(number, 1, 3)}\n`, options);
@@ -176,10 +176,10 @@ export class Supervisor {
    */
   async statement(
     text: (number: number) => string,
-    { timeoutSec, signal }: Pick<ExecOptions, 'timeoutSec' | 'signal'>,
+    { timeoutSec, signal, maxOutputBytes }: Pick<ExecOptions, 'timeoutSec' | 'signal'> & { readonly maxOutputBytes?: number },
   ): Promise<ExecResult> {
     signal?.throwIfAborted();
-    const [stdout, stderr] = [new CappedOutput(), new CappedOutput()];
+    const [stdout, stderr] = [new CappedOutput(maxOutputBytes), new CappedOutput(maxOutputBytes)];
     const [started, { moment: since, memoryKills: kills }] = [performance.now(), { ...this.#engine.seen }];
     let timer: NodeJS.Timeout | undefined;
     let watch: NodeJS.Timeout | undefined;

@@ -6,7 +6,19 @@ import type { Engine } from './exec.ts';
 import { getFiles, putFiles } from './files.ts';
 import { killProcesses } from './processes.ts';
 import { ContainerSession } from './session.ts';
-import type { DownloadLimit, ExecOptions, ExecResult, FileTree, NetworkPolicy, Sandbox, ShellSession, Task } from '../types.ts';
+import { openTerminal } from './terminal.ts';
+import type {
+  DownloadLimit,
+  ExecOptions,
+  ExecResult,
+  FileTree,
+  NetworkPolicy,
+  Sandbox,
+  ShellSession,
+  Task,
+  Terminal,
+  TerminalOptions,
+} from '../types.ts';
 
 /** What only the provider knows of a container. */
 export interface SandboxHooks {
@@ -23,6 +35,7 @@ export class DockerSandbox implements Sandbox {
   readonly #engine: Engine;
   /** Supervisors that no command uses. */
   readonly #idle: Supervisor[] = [];
+  readonly #image: string;
   readonly #workdir: string;
   readonly #hooks: SandboxHooks;
   #closing: Promise<void> | undefined;
@@ -30,11 +43,13 @@ export class DockerSandbox implements Sandbox {
   constructor(container: Docker.Container, task: Task, hooks: SandboxHooks) {
     this.#container = container;
     this.#engine = newEngine(container);
+    this.#image = task.environment.image;
     this.#workdir = task.workdir;
     this.#hooks = hooks;
   }
 
-  async exec(command: string, options: ExecOptions): Promise<ExecResult> {
+  /** `maxOutputBytes`: of each stream, else as output-cap.ts says. */
+  async exec(command: string, options: ExecOptions & { readonly maxOutputBytes?: number }): Promise<ExecResult> {
     try {
       options.signal?.throwIfAborted();
       const supervisor = await this.#supervisor(options.user);
@@ -62,6 +77,11 @@ export class DockerSandbox implements Sandbox {
         }),
       close: () => session.close(),
     });
+  }
+
+  async openTerminal(options?: TerminalOptions): Promise<Terminal> {
+    const image = this.#image;
+    return openTerminal({ image, exec: this.exec.bind(this), upload: this.upload.bind(this) }, options);
   }
 
   async killAll(signal?: AbortSignal): Promise<void> {
