@@ -5,6 +5,7 @@
  * A verifier with an environment of its own gets the declared artifacts alone, as in Harbor: the agent's workdir is no part of it.
  */
 import { quote } from '../tasks/dockerfile.ts';
+import { located } from '../tasks/workdir.ts';
 import type { FileTree, Sandbox, SandboxLabels, SandboxProvider, Task, WorkspaceSnapshot } from '../types.ts';
 import { placeArtifacts } from './artifacts.ts';
 import type { RewardReading } from './rewards.ts';
@@ -27,11 +28,11 @@ export interface VerifySeparateOptions {
 /** @throws InfrastructureError when the sandbox fails (retry in a fresh one), TaskError when it cannot run the task */
 export async function verifySeparate(options: VerifySeparateOptions): Promise<Judged> {
   const { snapshot, artifacts, provider, labels, signal, ...rest } = options;
-  const task = verifierTask(options.task);
+  const task = await located(provider, verifierTask(options.task), signal);
   const sandbox = await provider.start(task, labels, signal);
   try {
     if (task.verifierEnvironment === undefined) await restoreWorkdir(sandbox, task, snapshot, signal);
-    if (artifacts !== undefined) await placeArtifacts(sandbox, options.task, artifacts);
+    if (artifacts !== undefined) await placeArtifacts(sandbox, await located(provider, options.task, signal), artifacts);
     return await judgeTests({ ...rest, task, sandbox, shared: false, ...(signal ? { signal } : {}) });
   } finally {
     await sandbox.close();

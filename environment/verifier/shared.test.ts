@@ -22,7 +22,7 @@ const results = ({ verdict: { outcome, checks, error } }: Judged): unknown[] => 
 
 let number = 0;
 /** Runs the commands as the agent's, then `look` at what the verification gives. */
-async function after_(
+async function judgeAfter(
   provider: SandboxProvider,
   task: Task,
   commands: readonly string[],
@@ -46,16 +46,18 @@ for (const backend of await backends()) {
       await provider.close();
       if (backend.name === 'docker') assert.equal(await countContainers(testRunKey), 0, 'containers left behind');
     });
-    const verified = (task: Task, commands: readonly string[], look: Parameters<typeof after_>[3]): Promise<void> =>
-      after_(provider, task, commands, look);
+    const verified = (task: Task, commands: readonly string[], look: Parameters<typeof judgeAfter>[3]): Promise<void> =>
+      judgeAfter(provider, task, commands, look);
 
     it('judges what the agent left, gives the logs, and leaves no tests to the next step', async () => {
-      await verified(sortNames, ['sort names.txt > sorted.txt'], async (judged, sandbox) => {
-        assert.deepEqual(results(judged), ['passed', true, true]);
-        assert.deepEqual([...judged.files.keys()], ['ctrf.json', 'reward.txt', 'test-stdout.txt']);
-        assert.equal((await sandbox.download('/tests')).size, 0);
-      });
-      await verified(sortNames, ['echo wrong > sorted.txt'], (judged) => assert.deepEqual(results(judged), ['failed', true, false]));
+      await Promise.all([
+        verified(sortNames, ['sort names.txt > sorted.txt'], async (judged, sandbox) => {
+          assert.deepEqual(results(judged), ['passed', true, true]);
+          assert.deepEqual([...judged.files.keys()], ['ctrf.json', 'reward.txt', 'test-stdout.txt']);
+          assert.equal((await sandbox.download('/tests')).size, 0);
+        }),
+        verified(sortNames, ['echo wrong > sorted.txt'], (judged) => assert.deepEqual(results(judged), ['failed', true, false])),
+      ]);
     });
 
     it('is not impressed by forged rewards, planted tests, linked logs, shims or processes left running (failure 12)', async () => {
@@ -90,7 +92,6 @@ for (const backend of await backends()) {
         assert.deepEqual([verdict.outcome, verdict.reward, verdict.error?.type], ['no-verdict', undefined, 'TestsTamperedError']);
         assert.match(verdict.error?.message ?? '', /\/tests\/reward has other content/);
       });
-      await verified(task, ['echo "true" > run.sh'], (judged) => assert.equal(judged.verdict.outcome, 'failed'));
     });
 
     it('fails an agent that removed the workdir', async () => {
@@ -122,12 +123,11 @@ describe(
       "for c in bash sh python3 grep cat; do printf '#!/bin/sh\\nexit 0\\n' > /usr/local/bin/$c; chmod +x /usr/local/bin/$c; done";
     const pass = 'import os\nos._exit(0)\n';
     const plant = [
-      shims,
-      'mkdir -p ~/.local/bin; cp /usr/local/bin/bash ~/.local/bin/uvx',
       `printf '${pass.replaceAll('\n', '\\n')}' > /tmp/pass.py; d=/usr/lib/python3/dist-packages; mkdir -p $d/evil-1.dist-info /tests`,
       'printf "[pytest11]\\nevil = evil\\n" > $d/evil-1.dist-info/entry_points.txt; printf "Name: evil\\nVersion: 1\\n" > $d/evil-1.dist-info/METADATA',
       'for f in $d/evil.py $d/sitecustomize.py /app/conftest.py /conftest.py /tests/conftest.py /app/pytest.py; do cat /tmp/pass.py > $f; done',
-      'echo "import evil" > $d/evil.pth; printf "[pytest]\\naddopts = --collect-only\\n" > /pytest.ini; echo 41 > /app/answer',
+      'printf "[pytest]\\naddopts = --collect-only\\n" > /pytest.ini; echo 41 > /app/answer',
+      `${shims}; mkdir -p ~/.local/bin; cp /usr/local/bin/bash ~/.local/bin/uvx`,
     ].join('\n');
     const task: Task = {
       ...withTests(sortNames, {
@@ -145,10 +145,16 @@ bash -c 'grep -q 42 /app/answer' && exit_code=0
     };
 
     it('no plugin, start-up file, conftest, settings or command of the agent’s runs with the tests (failure 12)', async () => {
-      await after_(provider, task, [plant], (judged) =>
-        assert.deepEqual(results(judged), ['failed', false, true], Buffer.from(judged.files.get('test-stdout.txt')?.data ?? '').toString()),
-      );
-      await after_(provider, task, ['echo 42 > /app/answer'], (judged) => assert.deepEqual(results(judged), ['passed', true, true]));
+      await Promise.all([
+        judgeAfter(provider, task, [plant], (judged) =>
+          assert.deepEqual(
+            results(judged),
+            ['failed', false, true],
+            Buffer.from(judged.files.get('test-stdout.txt')?.data ?? '').toString(),
+          ),
+        ),
+        judgeAfter(provider, task, ['echo 42 > /app/answer'], (judged) => assert.deepEqual(results(judged), ['passed', true, true])),
+      ]);
     });
   },
 );
