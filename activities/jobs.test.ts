@@ -4,7 +4,7 @@ import { mkdtemp, readdir, readFile, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { after, before, describe, it } from 'node:test';
-import { WorkflowFailedError } from '@temporalio/client';
+import type { WorkflowFailedError } from '@temporalio/client';
 import { EmbeddedProvider } from '../environment/embedded/provider.ts';
 import { EngineLostError, InfrastructureError } from '../environment/errors.ts';
 import { openDataset } from '../environment/tasks/datasets.ts';

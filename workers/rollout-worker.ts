@@ -36,8 +36,8 @@ try {
     activities: createRolloutActivities(dependencies),
     interceptors: { activity: [...observability.interceptors, ...(tracing ? [tracing.activity] : []), records.interceptor] },
     ...(tracing ? { sinks: tracing.sinks } : {}),
-    // Each chunk is many concurrent episodes already: more chunks only wait for the sampler.
-    maxConcurrentActivityTaskExecutions: 8,
+    // Workflows bound themselves: a run by its chunks in flight, each of which is many episodes, a job by its concurrency.
+    maxConcurrentActivityTaskExecutions: 64,
     // Pause, reset and cancellation arrive with the answer to a heartbeat; the SDK would send one every 24 s.
     maxHeartbeatThrottleInterval: '3s',
     // Each cached workflow holds its own copy of the zod schemas.

@@ -11,6 +11,7 @@ import type { Agent, EpisodeLimits } from '../harness/agent.ts';
 import { episodeRecord } from '../harness/harness.ts';
 import { TaskError } from '../errors.ts';
 import { stepTask } from '../tasks/task.ts';
+import { located } from '../tasks/workdir.ts';
 import type { HarnessName, Sandbox, SandboxLabels, SandboxProvider, StopReason, Task, TurnRecord } from '../types.ts';
 import { awaitHealthy } from './healthcheck.ts';
 import { errorOf, now, Phases, unjudged } from './outcome.ts';
@@ -63,9 +64,9 @@ export async function runTrial(options: TrialOptions): Promise<Trial> {
   let failed: TrialError | undefined;
   const conversation = agent === 'oracle' ? undefined : agent.open({ episodeId: labels.episodeId, harness });
   try {
-    const sandbox = await phases.time('environmentSetup', () => start(options));
+    const { sandbox, ...place } = await phases.time('environmentSetup', () => start(options));
     try {
-      await runSteps(options, sandbox, conversation, done);
+      await runSteps({ ...options, ...place }, sandbox, conversation, done);
     } finally {
       await sandbox.close();
     }
@@ -108,14 +109,15 @@ export async function runTrial(options: TrialOptions): Promise<Trial> {
   };
 }
 
-async function start({ task, provider, labels, signal }: TrialOptions): Promise<Sandbox> {
-  const refusal = provider.refusal(task);
+async function start({ task: declared, provider, labels, signal }: TrialOptions): Promise<{ task: Task; sandbox: Sandbox }> {
+  const refusal = provider.refusal(declared);
   if (refusal !== undefined) throw new TaskError(refusal);
+  const task = await located(provider, declared, signal);
   const sandbox = await provider.start(task, labels, signal);
   try {
     await sandbox.exec(LOGS, { timeoutSec: PREPARE_SECONDS, user: 'root', ...(signal ? { signal } : {}) });
     if (task.healthcheck) await awaitHealthy(sandbox, task.healthcheck, task.id, signal);
-    return sandbox;
+    return { task, sandbox };
   } catch (error) {
     await sandbox.close();
     throw error;
@@ -158,7 +160,7 @@ function firstError(errors: readonly (TrialError | undefined)[]): TrialError | u
 function trialSteps(done: readonly DoneStep[]): TrialStep[] {
   let first = 0;
   return done.map(({ name, instruction, result: { turns, stopReason: _, ...rest } }) => {
-    const place: [number, number] = [first, first + (turns as readonly TurnRecord[]).length];
+    const place: [number, number] = [first, first + (turns).length];
     first = place[1];
     return { name, instruction, turns: place, ...rest };
   });

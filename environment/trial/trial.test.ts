@@ -220,7 +220,7 @@ describe('a task of several steps', () => {
     },
     ...changes,
   });
-  const steps = (...all: TaskStep[]): Task => ({ ...task, ...all[0], id: task.id, steps: all }) as Task;
+  const steps = (...all: TaskStep[]): Task => ({ ...task, ...all[0], id: task.id, steps: all });
 
   it('runs its steps in one sandbox, each with its files, set-up, instruction and tests, and takes the mean', async () => {
     const provider = new WatchedProvider();
