@@ -12,7 +12,7 @@ import { episodeRecord } from '../harness/harness.ts';
 import { TaskError } from '../errors.ts';
 import { stepTask } from '../tasks/task.ts';
 import { located } from '../tasks/workdir.ts';
-import type { HarnessName, Sandbox, SandboxLabels, SandboxProvider, StopReason, Task, TurnRecord } from '../types.ts';
+import type { HarnessName, Sandbox, SandboxLabels, SandboxProvider, StopReason, Task } from '../types.ts';
 import { awaitHealthy } from './healthcheck.ts';
 import { errorOf, now, Phases, unjudged } from './outcome.ts';
 import { combineVerdicts, reachesMinimum } from './step-verdicts.ts';
