@@ -3,7 +3,7 @@
  * reference solution, which must pass. Tasks that do not are left out of the run, with the reason; the others get
  * their valid checks.
  */
-import { cancellationSignal } from '@temporalio/activity';
+import { activityInfo, cancellationSignal } from '@temporalio/activity';
 import path from 'node:path';
 import { InfrastructureError, TaskError } from '../environment/errors.ts';
 import { runCommands, runOracle } from '../environment/harness/harness.ts';
@@ -70,8 +70,10 @@ async function gate(
   }
   const refusal = provider.refusal(task);
   if (refusal !== undefined) return { rejected: refusal };
-  const base = { suite: listing.suite, task, provider, runKey, signal };
-  const judging = { task, provider, runKey, signal, tries: triesInMemory() };
+  const { workflowExecution } = activityInfo();
+  const common = { task, provider, runKey, signal, ...(workflowExecution ? { workflow: workflowExecution } : {}) };
+  const base = { ...common, suite: listing.suite };
+  const judging = { ...common, tries: triesInMemory() };
   const limits = { maxTurns: 1, maxTokensPerTurn: 1, observationTokens: 1, commandTimeoutSec: task.agentTimeoutSec };
   const idle = await runCommands({
     ...base,

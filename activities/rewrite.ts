@@ -2,7 +2,7 @@
  * Rewrites the successes of a group of tasks into screened, re-executed examples (environment/rewriter.ts), a few tasks
  * at a time. Finished tasks are journalled.
  */
-import { cancellationSignal } from '@temporalio/activity';
+import { activityInfo, cancellationSignal } from '@temporalio/activity';
 import { InfrastructureError } from '../environment/errors.ts';
 import { rewriteTask } from '../environment/rewriter.ts';
 import type { RewriteOutcome } from '../environment/rewriter.ts';
@@ -36,6 +36,7 @@ export async function rewrite(deps: RolloutDependencies, input: RewriteInput): P
   const chunks = listed.map(({ rollout, verify }) => [rollout.episodes.sha256, verify.verdicts.sha256]);
   const inputs = { sandbox, keptPerTask, limits, policy: input.policy.sha256, chunks, tasks: tasks.map(({ checksum }) => checksum) };
   const journal = await Journal.open<RewriteOutcome>(journalFile(data, key, String(chunk)), inputs);
+  const { workflowExecution: workflow } = activityInfo();
   let executions = 0;
   const beat = startHeartbeat(() => ({ done: journal.size, total: tasks.length, executions }));
   try {
@@ -50,6 +51,7 @@ export async function rewrite(deps: RolloutDependencies, input: RewriteInput): P
         provider,
         ...text,
         runKey: key.runKey,
+        ...(workflow ? { workflow } : {}),
         limits,
         keptPerTask,
         progress: () => executions++,

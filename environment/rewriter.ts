@@ -16,7 +16,7 @@ import type { ContaminationIndex, ScreenFinding } from '../method/screens.ts';
 import type { RewriteCounts } from '../method/rewrite-counts.ts';
 import { runCommands } from './harness/harness.ts';
 import type { CommandsOptions, EpisodeLimits, EpisodeResult } from './harness/harness.ts';
-import type { EpisodeCodec, EpisodeRecord, EpisodeTokens, SandboxProvider, Task, Verdict } from './types.ts';
+import type { EpisodeCodec, EpisodeRecord, EpisodeTokens, SandboxLabels, SandboxProvider, Task, Verdict } from './types.ts';
 import { verify } from './verifier/verifier.ts';
 
 export interface RewriteOptions {
@@ -27,6 +27,7 @@ export interface RewriteOptions {
   readonly provider: SandboxProvider;
   readonly codec: EpisodeCodec;
   readonly runKey: string;
+  readonly workflow?: SandboxLabels['workflow'];
   readonly limits: EpisodeLimits;
   /** The policy's context in tokens; a longer example is dropped. */
   readonly contextLength: number;
@@ -244,7 +245,8 @@ class Bench {
   async #run(
     part: Pick<CommandsOptions, 'commands' | 'limits' | 'episodeId' | 'codec' | 'sample' | 'seed'>,
   ): Promise<{ result: EpisodeResult; verdict: Verdict }> {
-    const { suite, task, provider, runKey, contextLength } = this.#options;
+    const { suite, task, provider, runKey, contextLength, workflow } = this.#options;
+    const owner = { runKey, ...(workflow ? { workflow } : {}) };
     const signal = this.#options.signal ? { signal: this.#options.signal } : {};
     signal.signal?.throwIfAborted();
     this.executions += 1;
@@ -252,7 +254,7 @@ class Bench {
       suite,
       task,
       provider,
-      runKey,
+      ...owner,
       contextLength,
       harness: 'shell',
       agent: 'replay',
@@ -260,7 +262,7 @@ class Bench {
       ...signal,
     } as const;
     const result = await runCommands({ ...base, ...part });
-    const labels = { runKey, episodeId: part.episodeId, purpose: 'rewrite' } as const;
+    const labels = { ...owner, episodeId: part.episodeId, purpose: 'rewrite' } as const;
     const verdict = await verify({ task, snapshot: result.snapshot, provider, labels, ...signal });
     this.#options.progress?.(this.executions);
     return { result, verdict };

@@ -136,6 +136,8 @@ export interface EnvironmentSpec {
   readonly files: FileTree;
   /** RUN lines, in order. */
   readonly run: readonly string[];
+  /** Neither task.toml nor the Dockerfile names a workdir, so that it is the image's (`SandboxProvider.locate`). */
+  readonly imageWorkdir?: true;
   /** Limit on build and on start, each. */
   readonly buildTimeoutSec: number;
   readonly memoryMb: number;
@@ -236,6 +238,11 @@ export interface SandboxProvider {
   readonly kind: SandboxKind;
   /** Why this provider cannot run the task, or undefined when it can. */
   refusal(task: Task): string | undefined;
+  /**
+   * The task with the workdir that its image names, where the task leaves it open. Absent where images are not known. Throws as `start`
+   * does. (tasks/workdir.ts)
+   */
+  locate?(task: Task, signal?: AbortSignal): Promise<Task>;
   /**
    * Starts a fresh sandbox holding the task's initial environment. Throws InfrastructureError (retryable) or TaskError (not); their `type`
    * is Harbor's name (SandboxBuildFailedError, EnvironmentStartTimeoutError …) where it has one.
@@ -359,6 +366,8 @@ export interface WorkspaceSnapshot {
   readonly emptyDirectories?: readonly string[];
   /** Files that did not fit the size limit: the verifier does not see them (absent when there are none). */
   readonly dropped?: readonly string[];
+  /** Path in the episode's artifacts → file, for tasks that declare any (absent when there are none). */
+  readonly artifacts?: Readonly<Record<string, { readonly data: string; readonly mode: number }>>;
 }
 
 export interface CheckResult {

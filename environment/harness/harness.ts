@@ -4,6 +4,7 @@
  */
 import { diedByAgent } from '../control.ts';
 import { resolveEnv } from '../tasks/env-templates.ts';
+import { located } from '../tasks/workdir.ts';
 import type {
   EpisodeCodec,
   EpisodeRecord,
@@ -16,7 +17,7 @@ import type {
   Task,
 } from '../types.ts';
 import type { TurnRecord, WorkspaceSnapshot } from '../types.ts';
-import { takeSnapshot } from '../verifier/snapshot.ts';
+import { takeTrainingSnapshot } from '../verifier/training-snapshot.ts';
 import type { Agent, EpisodeLimits } from './agent.ts';
 import { commandClock } from './clock.ts';
 import { interact } from './interact.ts';
@@ -84,7 +85,8 @@ export async function runCommands(options: CommandsOptions): Promise<EpisodeResu
 export async function runOracle(
   options: Omit<EpisodeBase, 'harness' | 'sample' | 'seed' | 'limits' | 'contextLength' | 'runbook'>,
 ): Promise<Omit<EpisodeResult, 'tokens'>> {
-  const { task, provider, episodeId, signal } = options;
+  const { provider, episodeId, signal } = options;
+  const task = await located(provider, options.task, signal);
   if (!task.solution) throw new Error(`${task.id} has no solution/`);
   const labels = sandboxLabels(options, 'check');
   const sandbox = await provider.start(task, labels, signal);
@@ -101,7 +103,7 @@ export async function runOracle(
     const base = { ...options, sandbox: provider.kind, harness: 'shell', sample: 0, seed: 0 } as const;
     return {
       record: episodeRecord(base, 'oracle', turns, stopReason, { agentTokens: 0, totalTokens: 0 }),
-      snapshot: await takeSnapshot(sandbox, task, episodeId, signal),
+      snapshot: await takeTrainingSnapshot(sandbox, task, episodeId, stopReason === 'sandbox-died', signal),
     };
   } finally {
     await sandbox.close();
@@ -109,7 +111,8 @@ export async function runOracle(
 }
 
 async function run(options: EpisodeBase, agent: Agent): Promise<EpisodeResult> {
-  const { task, provider, harness, limits, episodeId, signal } = options;
+  const { provider, harness, limits, episodeId, signal } = options;
+  const task = await located(provider, options.task, signal);
   const conversation = agent.open({ episodeId, harness });
   const labels = sandboxLabels(options, 'rollout');
   const cancel = signal ? { signal } : {};
@@ -120,7 +123,7 @@ async function run(options: EpisodeBase, agent: Agent): Promise<EpisodeResult> {
         ...{ sandbox, task, harness, limits, conversation, clock: commandClock(task.agentTimeoutSec), ...cancel },
         diedByAgent: (error) => diedByAgent(error, { task, provider, labels, ...cancel }),
       });
-      const snapshot = await takeSnapshot(sandbox, task, episodeId, signal);
+      const snapshot = await takeTrainingSnapshot(sandbox, task, episodeId, stopReason === 'sandbox-died', signal);
       const { tokens = { episodeId, tokens: [], turnIds: [], logprobs: [] }, ...totals } = conversation.account();
       return { record: episodeRecord({ ...options, sandbox: provider.kind }, agent.name, turns, stopReason, totals), tokens, snapshot };
     } finally {

@@ -2,6 +2,7 @@
 import type { Verdict } from '../types.ts';
 import { verifySeparate } from './separate.ts';
 import type { VerifySeparateOptions } from './separate.ts';
+import { snapshotArtifacts } from './training-snapshot.ts';
 
 export type VerifyOptions = VerifySeparateOptions;
 
@@ -10,5 +11,6 @@ export type VerifyOptions = VerifySeparateOptions;
  * @throws InfrastructureError when the sandbox fails (retry in a fresh one), TaskError when it cannot run the task
  */
 export async function verify(options: VerifyOptions): Promise<Verdict> {
-  return (await verifySeparate(options)).verdict;
+  const artifacts = snapshotArtifacts(options.snapshot);
+  return (await verifySeparate({ ...options, ...(artifacts ? { artifacts } : {}) })).verdict;
 }
