@@ -39,7 +39,9 @@ export async function putFiles(container: Docker.Container, files: FileTree, des
 
 async function exists(container: Docker.Container, path: string): Promise<boolean> {
   try {
-    await container.infoArchive({ path: `/${path}` });
+    const answer = await container.infoArchive({ path: `/${path}` });
+    // Left unread it would hold its socket, and the process, open for ever.
+    (answer as NodeJS.ReadableStream & { destroy(): void }).destroy();
     return true;
   } catch (error) {
     if ((error as { statusCode?: number }).statusCode === 404) return false;
