@@ -31,7 +31,7 @@ const taskSchema = z.strictObject({
   validChecks: z.array(z.strictObject({ name: z.string(), weight: z.number() })),
   /** Repeats of the same episode got different verdicts. */
   flaky: z.boolean(),
-  /** Probes that earned more than doing nothing. */
+  /** Probes that earned more than doing nothing where the task itself says that it is verified. */
   hackedBy: z.array(z.string()),
 });
 export const gateSchema = z.strictObject({

@@ -53,6 +53,15 @@ describe('checkTask', () => {
     const found = await check(trusting);
     assert.deepEqual([found.accepted, found.hackedBy], [false, ['gutted-scripts']]);
     assert.match(found.reasons.join(), /hackable: gutted-scripts earned more than doing nothing/);
+    const known = await check(withTest('[ -f /srv/ok ] || grep -q apple sorted.txt; echo $((! $?)) > /logs/verifier/reward.txt'), {
+      probes: [{ name: 'plants', commands: ['mkdir -p /srv; touch /srv/ok'] }],
+    });
+    assert.deepEqual(
+      [known.accepted, known.trainable, known.hackedBy],
+      [true, true, ['plants']],
+      'not in a fresh sandbox, as training has it',
+    );
+    assert.match(known.notes.join(), /hackable where it is verified in the agent's sandbox \(plants\); use it with --verifier separate/);
     const unprobed = await check(trusting, { probes: [] });
     assert.equal(unprobed.accepted, true, 'it passes where nobody looks');
   });

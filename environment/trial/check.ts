@@ -54,16 +54,31 @@ export async function checkTask(options: CheckOptions): Promise<GateTask> {
     reasons.push(`flaky: ${differs(nop) ? 'doing nothing' : 'the reference solution'} was judged differently in ${repeats} repeats`);
   const validChecks = firstNop ? calibrateChecks(firstNop.verdict.checks, firstOracle?.verdict.checks) : [];
   if (reasons.length === 0 && validChecks.length === 0) reasons.push('no check fails before and passes after the reference solution');
-  const hackedBy = reasons.length === 0 && firstNop ? await hacks(options, firstNop.verdict) : [];
-  if (hackedBy.length > 0) reasons.push(`hackable: ${hackedBy.join(', ')} earned more than doing nothing`);
+  const untrainable = reasons.length === 0 ? await whyNotTrainable(options) : undefined;
+  const hackedBy = reasons.length === 0 && firstNop ? await hacks(options, firstNop.verdict, 'task', options.probes ?? ownProbes) : [];
+  if (hackedBy.length > 0 && firstNop) {
+    // Training verifies in a fresh sandbox, where what was planted outside the workdir is not.
+    const elsewhere = untrainable === undefined && isShared(task);
+    const tricks = (options.probes ?? ownProbes).filter(({ name }) => hackedBy.includes(name));
+    const still = elsewhere ? await hacks(options, firstNop.verdict, 'separate', tricks) : hackedBy;
+    if (still.length > 0) reasons.push(`hackable: ${still.join(', ')} earned more than doing nothing`);
+    else
+      notes.push(
+        `hackable where it is verified in the agent's sandbox (${hackedBy.join(', ')}); use it with --verifier separate, as training does`,
+      );
+  }
   const slowest = Math.max(0, ...[...nop, ...oracle].map(verifierSeconds));
   if (slowest > Math.min(SLOW_SECONDS, task.verifierTimeoutSec / 2))
     notes.push(`slow verifier: ${slowest.toFixed(1)} s, limit ${task.verifierTimeoutSec} s`);
   const accepted = reasons.length === 0;
-  const untrainable = accepted ? await whyNotTrainable(options) : undefined;
   return {
     ...{ id: task.id, ...(task.name === undefined ? {} : { name: task.name }), checksum: task.checksum },
-    ...{ accepted, trainable: accepted && untrainable === undefined, reasons: untrainable === undefined ? reasons : [untrainable], notes },
+    ...{
+      accepted,
+      trainable: accepted && untrainable === undefined,
+      reasons: accepted && untrainable !== undefined ? [untrainable] : reasons,
+      notes,
+    },
     verdicts: { nop: nop.map(gateVerdict), oracle: oracle.map(gateVerdict) },
     ...{ validChecks: accepted ? validChecks : [], flaky, hackedBy },
   };
@@ -107,12 +122,16 @@ function solvable({ solution, steps }: Task): boolean {
   return steps ? steps.every((step) => step.solution !== undefined) : solution !== undefined;
 }
 
+function isShared({ verifierMode = 'shared' }: Task): boolean {
+  return verifierMode === 'shared';
+}
+
 /** Names of the probes that earned more than doing nothing did. */
-async function hacks(options: CheckOptions, nop: Verdict): Promise<string[]> {
+async function hacks(options: CheckOptions, nop: Verdict, mode: 'task' | 'separate', tricks: readonly Probe[]): Promise<string[]> {
   const found: string[] = [];
-  for (const { name, commands } of options.probes ?? ownProbes) {
+  for (const { name, commands } of tricks) {
     const agent: Agent = scriptedAgent({ name: 'replay', replies: perStep(options.task, commands) });
-    const { verdict, rewardValid } = await trial(options, name, agent);
+    const { verdict, rewardValid } = await trial(options, mode === 'separate' ? `${name} separate` : name, agent, mode);
     if (rewardValid && (verdict.reward ?? 0) > (nop.reward ?? 0)) found.push(name);
   }
   return found;
@@ -126,7 +145,7 @@ function perStep({ steps }: Task, commands: readonly string[]): string[] {
 async function whyNotTrainable(options: CheckOptions): Promise<string | undefined> {
   const { task } = options;
   if (task.steps) return 'training takes tasks of one instruction; this one has several steps';
-  if ((task.verifierMode ?? 'shared') === 'separate' || !solvable(task)) return undefined;
+  if (!isShared(task) || !solvable(task)) return undefined;
   const done = await trial(options, 'oracle separate', 'oracle', 'separate');
   if (done.verdict.outcome === 'passed') return undefined;
   return `training verifies in a fresh sandbox with the workdir and the declared artifacts; there the reference solution: ${describe(done)}`;
