@@ -27,6 +27,7 @@ import { DockerSandbox } from './sandbox.ts';
 import { createContainer, startContainer } from './start.ts';
 import { InfrastructureError, TaskError } from '../errors.ts';
 import { resolveEnv } from '../tasks/env-templates.ts';
+import { withImageWorkdir } from '../tasks/workdir.ts';
 import type { Sandbox, SandboxLabels, SandboxProvider, Task } from '../types.ts';
 
 export interface DockerProviderOptions {
@@ -109,6 +110,17 @@ export class DockerProvider implements SandboxProvider {
     if (policiesOf(task).some(({ mode }) => mode === 'allowlist') && !isLocal(this.#docker))
       return 'its network has an allow-list, which needs a Docker engine on the same Linux machine, reached by its socket';
     return undefined;
+  }
+
+  async locate(task: Task, signal?: AbortSignal): Promise<Task> {
+    if (this.refusal(task) !== undefined) return task; // `start` says so
+    await this.#engine(signal);
+    try {
+      return withImageWorkdir(task, (await this.#images.ensure(task.environment, task.id, signal)).workdir);
+    } catch (error) {
+      signal?.throwIfAborted();
+      throw typed(error, 'look into an image');
+    }
   }
 
   async start(task: Task, labels: SandboxLabels, signal?: AbortSignal): Promise<Sandbox> {

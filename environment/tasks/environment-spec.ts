@@ -51,6 +51,7 @@ export function environmentSpec(source: EnvironmentSource): { readonly spec: Env
     env: { ...start.env, ...table.env },
     files: start.files(workdir),
     run: start.run,
+    ...(table.workdir === undefined && start.workdir === undefined && start.image !== SHELL_IMAGE ? { imageWorkdir: true as const } : {}),
     buildTimeoutSec: table.build_timeout_sec,
     memoryMb: memoryMb === undefined ? least.memoryMb : Math.max(leastMemoryMb, memoryMb),
     pidsLimit: least.pidsLimit,

@@ -160,7 +160,7 @@ function firstError(errors: readonly (TrialError | undefined)[]): TrialError | u
 function trialSteps(done: readonly DoneStep[]): TrialStep[] {
   let first = 0;
   return done.map(({ name, instruction, result: { turns, stopReason: _, ...rest } }) => {
-    const place: [number, number] = [first, first + (turns).length];
+    const place: [number, number] = [first, first + turns.length];
     first = place[1];
     return { name, instruction, turns: place, ...rest };
   });
