@@ -23,7 +23,7 @@ export function openShellHarness({ sandbox, task, harness, limits, clock, signal
       for (const command of commands) {
         if (clock.leftSec <= 0) break;
         try {
-          shell ??= (sandbox.openShell as unknown) ? await sandbox.openShell(user) : freshShells(sandbox);
+          shell ??= await sandbox.openShell(user);
           const timeoutSec = Math.min(limits.commandTimeoutSec, clock.leftSec);
           const { seconds, ...result } = await shell.run(command, { timeoutSec, ...(signal ? { signal } : {}) });
           clock.spend(seconds);
@@ -49,9 +49,4 @@ export function parseReply(harness: HarnessName, reply: string): { commands: str
     .filter((line) => line !== '');
   const end = lines.indexOf('exit');
   return end === -1 ? { commands: lines, exit: false } : { commands: lines.slice(0, end), exit: true };
-}
-
-/** Until both sandboxes have sessions. */
-function freshShells(sandbox: SessionOptions['sandbox']): ShellSession {
-  return { run: (command, options) => sandbox.exec(command, options), close: () => Promise.resolve() };
 }
