@@ -14,11 +14,13 @@
 import { randomBytes } from 'node:crypto';
 import type { Duplex } from 'node:stream';
 import { setTimeout as sleep } from 'node:timers/promises';
-import Docker from 'dockerode';
+import type Docker from 'dockerode';
 import { quote } from '../tasks/dockerfile.ts';
-import { EngineLostError, InfrastructureError, SandboxDiedError, TaskError } from '../errors.ts';
+import { InfrastructureError } from '../errors.ts';
 import { CappedOutput } from '../output-cap.ts';
 import type { ExecOptions, ExecResult } from '../types.ts';
+import { assertRunning, reasonOf } from './container-state.ts';
+import type { Engine } from './container-state.ts';
 import { killProcesses } from './processes.ts';
 import type { Moment } from './processes.ts';
 import { Demultiplexer, MarkReader } from './stream.ts';
@@ -32,24 +34,6 @@ const pollMs = 50;
 const watchMs = 2000;
 /** 128 + SIGKILL. */
 const killed = 137;
-
-/** What the supervisors of one sandbox share. */
-export interface Engine {
-  readonly docker: Docker;
-  readonly container: Docker.Container;
-  /** As the youngest mark of any supervisor says. */
-  readonly seen: {
-    moment: Moment;
-    /** Processes of the sandbox killed for memory since its start; undefined where the kernel does not say. */
-    memoryKills: number | undefined;
-  };
-}
-
-export function newEngine(container: Docker.Container): Engine {
-  // The published types do not know that a client can be made of another one's connection.
-  const docker = new Docker({ modem: container.modem as unknown } as Docker.DockerOptions);
-  return { docker, container, seen: { moment: { ticks: 0, lastPid: 0 }, memoryKills: undefined } };
-}
 
 /** A number: the end of that statement. For sessions: `shell`: its shell ended; `none`: it had ended before; or a shell variable. */
 export type MarkKind = number | 'shell' | 'none' | '"$_rsi_number"';
@@ -106,7 +90,7 @@ export class Supervisor {
       await supervisor.#hello();
       return supervisor;
     } catch (error) {
-      throw await reasonOf(engine.container, error, user);
+      throw await reasonOf(engine, error, user);
     }
   }
 
@@ -297,40 +281,12 @@ export class Supervisor {
     if (!running) return;
     try {
       // The stream of a dying container ends a little before its state says so.
-      for (const end = performance.now() + settleMs; performance.now() < end; await sleep(pollMs))
-        await assertRunning(this.#engine.container);
+      for (const end = performance.now() + settleMs; performance.now() < end; await sleep(pollMs)) await assertRunning(this.#engine);
       running.finish(killed);
     } catch (error) {
       running.fail(error as Error);
     }
   }
-}
-
-/** @throws SandboxDiedError where it does not run; EngineLostError where nobody can say, or it is forgotten */
-export async function assertRunning(container: Docker.Container): Promise<void> {
-  let state: Docker.ContainerInspectInfo['State'];
-  try {
-    ({ State: state } = await container.inspect());
-  } catch (error) {
-    // An engine that cannot be asked is gone itself, or forgot the container in a restart.
-    throw new EngineLostError(`the sandbox is lost: ${(error as Error).message}`);
-  }
-  if (state.Running) return;
-  const { ExitCode: exitCode, OOMKilled: outOfMemory } = state;
-  throw new SandboxDiedError(`the sandbox died: exit code ${exitCode}${outOfMemory ? ', out of memory' : ''}`, { exitCode, outOfMemory });
-}
-
-/** Why no supervisor could be started. */
-async function reasonOf(container: Docker.Container, error: unknown, user: string | undefined): Promise<Error> {
-  const { message } = error as Error;
-  if (user !== undefined && /unable to find user|no matching entries in passwd/.test(message))
-    return new TaskError(`the image has no user ${user} (${message})`);
-  try {
-    await assertRunning(container);
-  } catch (dead) {
-    return dead as Error;
-  }
-  return error as Error;
 }
 
 function silent(): InfrastructureError {

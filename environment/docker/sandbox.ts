@@ -1,8 +1,9 @@
 /** A running container as a sandbox: commands, sessions, terminals, files. provider.ts makes and removes it. */
 import type Docker from 'dockerode';
 import { remove, typed } from './engine.ts';
-import { newEngine, Supervisor } from './exec.ts';
-import type { Engine } from './exec.ts';
+import { newEngine } from './container-state.ts';
+import type { Engine } from './container-state.ts';
+import { Supervisor } from './exec.ts';
 import { getFiles, putFiles } from './files.ts';
 import { killProcesses } from './processes.ts';
 import { ContainerSession } from './session.ts';

@@ -10,7 +10,8 @@
 import { quote } from '../tasks/dockerfile.ts';
 import type { ExecOptions, ExecResult, ShellSession } from '../types.ts';
 import type { Moment } from './processes.ts';
-import type { Engine, Supervisor } from './exec.ts';
+import type { Engine } from './container-state.ts';
+import type { Supervisor } from './exec.ts';
 
 /** Where marks go. Bash takes any number, other shells one digit. */
 const bashMarks = [250, 251] as const;
