@@ -73,7 +73,7 @@ export interface Task extends TaskPhase {
   /** `[metadata].family` and `[metadata].tier`; a foreign task without them is family = its id, tier = 'medium'. */
   readonly family: string;
   readonly tier: Tier;
-  /** Absolute path in the sandbox in which commands run (`[environment].workdir`, else the Dockerfile's WORKDIR, else `/app`). */
+  /** Absolute path in the sandbox in which commands run (`[environment].workdir`, else the Dockerfile's WORKDIR, else `/app`, see `imageWorkdir`). */
   readonly workdir: string;
   readonly environment: EnvironmentSpec;
   /** Present for a task of several steps, in order; the task's own instruction, tests and solution are then the first step's. */
