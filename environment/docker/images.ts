@@ -244,6 +244,8 @@ export async function removeImage(docker: Docker, name: string): Promise<boolean
     return true;
   } catch (error) {
     if (statusOf(error) === 404 || statusOf(error) === 409) return false;
+    // Two removals beside each other trip over a layer that both held; the name is gone all the same.
+    if (/unrecognized image ID/.test((error as Error).message)) return !(await hasImage(docker, name));
     throw error;
   }
 }

@@ -9,6 +9,7 @@ import { InfrastructureError } from '../errors.ts';
 import { backends, countContainers, fixture, testRunKey } from '../testing.ts';
 import type { Task } from '../types.ts';
 import { remove } from './engine.ts';
+import { removeImage } from './images.ts';
 import { DockerProvider } from './provider.ts';
 
 const [, backend] = await backends();
@@ -74,10 +75,10 @@ describe('starting a container', { skip: backend?.skip ?? false }, () => {
       return found?.Image ?? '';
     };
     const image = await again();
-    await docker.getImage(image).remove();
+    assert.equal(await removeImage(docker, image), true);
     assert.equal(await again(), image);
     assert.equal(proxy.requests.filter((line) => /^POST \S*\/build/.test(line)).length, 2);
-    await docker.getImage(image).remove();
+    await removeImage(docker, image);
   });
 
   it('gives up on an engine that refuses for good, and leaves nothing', async () => {
