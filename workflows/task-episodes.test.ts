@@ -3,6 +3,7 @@ import assert from 'node:assert/strict';
 import { after, before, describe, it } from 'node:test';
 import { WorkflowFailedError } from '@temporalio/client';
 import type { WorkflowHandle } from '@temporalio/client';
+import { ApplicationFailure } from '@temporalio/common';
 import { recordedActivities } from '../tests/recorded-activities.ts';
 import type { Behaviour, Call } from '../tests/recorded-activities.ts';
 import { TemporalServer, withWorkers } from '../tests/temporal.ts';
@@ -99,6 +100,25 @@ describe('taskEpisodes', () => {
       const result = await handle.result();
       assert.deepEqual([result.counts.done, result.counts.infraFailed, result.infraFailedRate, result.meanReward], [12, 6, 0.5, 1]);
     });
+  });
+
+  it('an episode whose activity fails for good fails no other, but a wrong input ends the job (failure 17)', async () => {
+    const failing = (type: string): Behaviour => ({
+      before({ name, input }) {
+        const { trial } = input as unknown as Partial<RunTrialInput>;
+        if (name !== 'runTrial' || trial?.task !== 'task-1') return undefined;
+        return Promise.reject(ApplicationFailure.nonRetryable('the task has changed', type));
+      },
+    });
+    const result = await withJob(base, failing('TaskError'), (handle) => handle.result());
+    assert.deepEqual(
+      [result.counts.passed, result.counts.infraFailed, result.counts.errors, result.meanReward],
+      [2, 1, { TaskError: 1 }, 1],
+    );
+    await assert.rejects(
+      withJob(base, failing('UserError'), (handle) => handle.result()),
+      WorkflowFailedError,
+    );
   });
 
   it('holds before the next episode while a person pauses it', async () => {

@@ -8,6 +8,7 @@
  *  I3 The history holds references and summaries; a long job continues as new.
  */
 import {
+  ActivityFailure,
   ApplicationFailure,
   CancellationScope,
   condition,
@@ -164,7 +165,7 @@ class Job {
     const { directory, source, policy } = opened;
     const input = { job: this.#job, opened: { directory, source, ...(policy ? { policy } : {}) }, trial };
     const summary = `${place + 1} of ${opened.trials} · ${task.slice(0, 80)} · sample ${sample + 1}`;
-    const done = await runTrial.executeWithOptions({ summary }, [input]);
+    const done = await runTrial.executeWithOptions({ summary }, [input]).catch((error: unknown) => notRun(trial, error));
     this.#running.delete(key);
     this.#counts = withTrial(this.#counts, done);
     this.#recent = [done, ...this.#recent].slice(0, RECENT);
@@ -264,6 +265,18 @@ class Job {
       { description: 'Go on after a pause. No argument.', validator: () => unless(!this.#gate.paused, 'the job is not paused') },
     );
   }
+}
+
+/**
+ * A trial that none of its activity's attempts could end: a task that has changed or gone since, or a bug. It fails no other.
+ * @throws the error where it is a cancellation, or says that the job's own input is wrong
+ */
+function notRun({ task, sample }: PlannedTrial, error: unknown): TrialSummary {
+  const cause = error instanceof ActivityFailure ? error.cause : undefined;
+  if (isCancellation(error) || !(cause instanceof ApplicationFailure) || cause.type === 'UserError') throw error;
+  log.warn(`${task} #${sample + 1} was not run: ${cause.message}`);
+  const failed = { outcome: 'no-verdict', rewardValid: false, error: cause.type ?? 'Error', infraFailed: true } as const;
+  return { name: '', task, sample, ...failed, attempts: 1, seconds: 0 };
 }
 
 /** The plan's trials, read page by page. */
