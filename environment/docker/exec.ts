@@ -62,7 +62,7 @@ export class Supervisor {
   #usable = true;
   #pid = 0;
   #bash = false;
-  #memoryFile = '/dev/null';
+  #memoryFile = '"$F"'; // the prelude's variable, until its value is known
   #lastMark = '';
   /** The process that made the last mark: the supervisor or its session's shell. */
   #speaker = 0;

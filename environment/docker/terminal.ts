@@ -23,9 +23,10 @@ const keysBytes = 16_000;
 const tmux = 'tmux -L terminal-rsi -u -f /dev/null';
 const target = 'main';
 const start =
-  `command -v tmux >/dev/null || exit 127; S=sh; command -v bash >/dev/null && S=bash; ` +
+  `command -v tmux >/dev/null || exit 127; S=$(command -v bash || command -v sh); ` +
   `exec ${tmux} start-server \\; set-option -g history-limit ${historyLines} \\; set-option -g status off \\; ` +
-  `set-option -g default-terminal screen \\; new-session -d -s ${target} -x 160 -y 40 "exec $S --login"`;
+  // Else the user's own, which for many users is nologin.
+  `set-option -g default-shell "$S" \\; set-option -g default-terminal screen \\; new-session -d -s ${target} -x 160 -y 40 "exec $S --login"`;
 /** What tmux says when nothing is there any more. */
 const gone = /no server running|can't find (session|pane|window)|no current (target|session)|lost server|server exited|error connecting/;
 
