@@ -15,22 +15,35 @@ import { job, pause, resume } from './messages.ts';
 import { ConfigError } from './profiles.ts';
 import type { taskEpisodes } from './task-episodes.ts';
 
+/** Of the test that runs: one pair of workers serves them all. */
+let current: Behaviour = {};
+const recorded = recordedActivities({
+  get trials() {
+    return current.trials ?? 3;
+  },
+  trial: (index) => current.trial?.(index) ?? {},
+  before: (call) => current.before?.(call),
+});
 let server: TemporalServer;
+let end = (): void => undefined;
+let working: Promise<void>;
 before(async () => {
   server = await TemporalServer.start();
+  working = withWorkers(server, recorded, () => new Promise((resolve) => (end = resolve)));
 });
 after(async () => {
+  end();
+  await working;
   await server.stop();
 });
 
 let jobs = 0;
 type Handle = WorkflowHandle<typeof taskEpisodes>;
 async function withJob<T>(input: unknown, behaviour: Behaviour, check: (handle: Handle, calls: readonly Call[]) => Promise<T>): Promise<T> {
-  const { calls, rollout, gpu } = recordedActivities(behaviour);
-  return await withWorkers(server, { rollout, gpu }, async () => {
-    const options = { taskQueue: TASK_QUEUE, workflowId: `job-${++jobs}`, args: [input as TaskEpisodesInput] as [TaskEpisodesInput] };
-    return await check(await server.client.workflow.start<typeof taskEpisodes>('taskEpisodes', options), calls);
-  });
+  current = behaviour;
+  recorded.calls.length = 0;
+  const options = { taskQueue: TASK_QUEUE, workflowId: `job-${++jobs}`, args: [input as TaskEpisodesInput] as [TaskEpisodesInput] };
+  return await check(await server.client.workflow.start<typeof taskEpisodes>('taskEpisodes', options), recorded.calls);
 }
 async function shows(handle: Handle, what: (now: JobProgress) => boolean): Promise<JobProgress> {
   for (let tries = 0; tries < 300; tries++) {
@@ -66,7 +79,7 @@ describe('taskEpisodes', () => {
     };
     const { result, calls } = await withJob({ ...base, concurrency: 2 }, behaviour, async (handle, called) => ({
       result: await handle.result(),
-      calls: called,
+      calls: [...called],
     }));
     assert.deepEqual(
       trialsOf(calls)
@@ -145,8 +158,8 @@ describe('taskEpisodes', () => {
   });
 
   it('goes through the plan in pages, and continues as new after 400 trials', async () => {
-    const { result, calls, executions } = await withJob({ ...base, concurrency: 100 }, { trials: 410 }, async (handle, called) => ({
-      ...{ result: await handle.result(), calls: called },
+    const { result, calls, executions } = await withJob({ ...base, concurrency: 200 }, { trials: 410 }, async (handle, called) => ({
+      ...{ result: await handle.result(), calls: [...called] },
       executions: (await server.executions()).filter(({ workflowId }) => workflowId === handle.workflowId).length,
     }));
     assert.deepEqual([result.counts.done, result.counts.passed, executions], [410, 410, 2]);
