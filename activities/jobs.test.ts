@@ -23,16 +23,8 @@ import type { taskEpisodes } from '../workflows/task-episodes.ts';
 import type { RolloutDependencies } from './dependencies.ts';
 import { createRolloutActivities } from './rollout-activities.ts';
 
-let server: TemporalServer;
 const data = await mkdtemp(path.join(tmpdir(), 'terminal-rsi-jobs-'));
 const store = new ArtifactStore(path.join(data, 'artifacts'));
-before(async () => {
-  server = await TemporalServer.start();
-});
-after(async () => {
-  await server.stop();
-  await rm(data, { recursive: true, force: true });
-});
 
 /** Embedded sandboxes; `fails` decides about each that is started, by the task and how often it was started before. */
 class FailingProvider extends EmbeddedProvider {
@@ -50,27 +42,39 @@ class FailingProvider extends EmbeddedProvider {
   }
 }
 
+/** Of the test that runs: one pair of workers serves them all. */
+let current = new FailingProvider();
+const cache = new TaskCache();
+const unused = (): never => assert.fail('no policy takes part');
+const deps: RolloutDependencies = {
+  ...{ store, data, sampler: { sample: unused, endSession: unused }, provider: () => current, policy: unused },
+  task: ({ dir = '' }) => cache.load(dir),
+  dataset: (place, selection) => openDataset(place, selection),
+};
+let server: TemporalServer;
+let end = (): void => undefined;
+let working: Promise<void>;
+before(async () => {
+  server = await TemporalServer.start();
+  const activities = { rollout: createRolloutActivities(deps), gpu: recordedActivities().gpu };
+  working = withWorkers(server, activities, () => new Promise((resolve) => (end = resolve)));
+});
+after(async () => {
+  end();
+  await working;
+  await server.stop();
+  await rm(data, { recursive: true, force: true });
+});
+
 let jobs = 0;
 const base = { dataset: fixtures, sandbox: 'embedded', verifier: 'separate', agent: 'nop' } as const;
 async function run(provider: FailingProvider, input: TaskEpisodesInput): Promise<{ result: TaskEpisodesResult; job: JobResult }> {
-  const cache = new TaskCache();
-  const unused = (): never => assert.fail('no policy takes part');
-  const deps: RolloutDependencies = {
-    ...{ store, data, sampler: { sample: unused, endSession: unused }, provider: () => provider, policy: unused },
-    task: ({ dir = '' }) => cache.load(dir),
-    dataset: (place, selection) => openDataset(place, selection),
-  };
-  const { gpu } = recordedActivities();
-  return await withWorkers(server, { rollout: createRolloutActivities(deps), gpu }, async () => {
-    const args: [TaskEpisodesInput] = [{ ...base, ...input }];
-    const handle = await server.client.workflow.start<typeof taskEpisodes>('taskEpisodes', {
-      taskQueue: TASK_QUEUE,
-      workflowId: `job-${++jobs}`,
-      args,
-    });
-    const result = await handle.result();
-    return { result, job: jobResultSchema.parse(await store.readJson(result.result)) };
-  });
+  current = provider;
+  const args: [TaskEpisodesInput] = [{ ...base, ...input }];
+  const options = { taskQueue: TASK_QUEUE, workflowId: `job-${++jobs}`, args };
+  const handle = await server.client.workflow.start<typeof taskEpisodes>('taskEpisodes', options);
+  const result = await handle.result();
+  return { result, job: jobResultSchema.parse(await store.readJson(result.result)) };
 }
 const outcomes = ({ trials }: JobResult): Record<string, string> =>
   Object.fromEntries(trials.map(({ task, outcome, error }) => [task, error ?? outcome]));
