@@ -41,6 +41,11 @@ write() {
   printf '#!/bin/sh\n%s\n' "$2" >"$kit/bin/$1" && chmod 755 "$kit/bin/$1"
 }
 
+# Python looks there before its own library, where images have nothing.
+for archive in /usr/lib/python3*.zip /usr/local/lib/python3*.zip; do
+  if [ -e "$archive" ] && ! original "$archive"; then rm -rf "$archive"; fi
+done
+
 # A command that the agent has put in front of the image's own does not run.
 if [ "$shared" = 1 ]; then
   for name in sh bash env cat echo printf test true false grep egrep sed awk find xargs cp mv rm ln mkdir touch chmod ls stat head tail \
