@@ -5,7 +5,7 @@ import { EmbeddedProvider } from '../embedded/provider.ts';
 import { EngineLostError, InfrastructureError, SandboxDiedError } from '../errors.ts';
 import type { Agent } from '../harness/agent.ts';
 import { scriptedAgent } from '../harness/scripted-agent.ts';
-import { fixture } from '../testing.ts';
+import { backends, countContainers, fixture, testRunKey } from '../testing.ts';
 import type { FileTree, Sandbox, SandboxLabels, Task, TaskStep } from '../types.ts';
 import { trialName } from './outcome.ts';
 import { runTrial } from './run.ts';
@@ -194,6 +194,27 @@ describe('runTrial', () => {
     const provider = new WatchedProvider();
     const trial = await trialOf({ provider, task: { ...task, environment: { ...task.environment, needs: ['gpu'] } } });
     assert.deepEqual([trial.error?.type, trial.error?.policy.retry, trial.rewardValid, provider.started], ['TaskError', false, false, []]);
+  });
+});
+
+const docker = (await backends()).find(({ name }) => name === 'docker');
+describe('runTrial in Docker', { skip: docker?.skip ?? 'no such backend' }, () => {
+  it('judges what is left of a container that its agent killed, and leaves none behind', async () => {
+    const provider = docker?.provider() ?? assert.fail();
+    try {
+      const killed = { ...labels, runKey: testRunKey };
+      const trial = await trialOf({
+        provider,
+        labels: killed,
+        agent: says('sort names.txt > sorted.txt', 'kill -9 -1; kill -9 1; kill -9 -1'),
+      });
+      // The container's first process cannot be killed from inside; what the agent can do is to end everything else.
+      assert.ok(['exit', 'sandbox-died'].includes(trial.record.stopReason), trial.record.stopReason);
+      assert.deepEqual([trial.verdict.outcome, trial.rewardValid, trial.error], ['passed', true, undefined]);
+      assert.equal(await countContainers(testRunKey), 0);
+    } finally {
+      await provider.close();
+    }
   });
 });
 
