@@ -9,6 +9,7 @@
  * The sandbox is paused meanwhile: the list of processes stands still, what was struck dies before its next instruction, and nothing can
  * strike back. Then it goes on and the list is read until nothing of what was to die is in it.
  */
+import { randomBytes } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
 import type Docker from 'dockerode';
 import { InfrastructureError } from '../errors.ts';
@@ -68,7 +69,7 @@ belongs() {
   done
   return 1
 }
-for (( i = 0; i < 200; i++ )); do
+for (( i = 0; i < 500; i++ )); do
   list "$@"
   for p in "\${victims[@]}"; do kill -KILL "$p" 2>/dev/null; done
   (( i == 0 )) && echo struck
@@ -77,15 +78,25 @@ for (( i = 0; i < 200; i++ )); do
 done
 echo "left \${victims[*]}"`;
 
+/** Between the sandbox's name and a random number, in the name of a killer; its labels are the sandbox's. */
+const suffix = '-killer-';
+
+/** The sandbox's name, for a killer's. */
+export function sandboxOfKiller(name: string): string | undefined {
+  const at = name.lastIndexOf(suffix);
+  return at === -1 ? undefined : name.slice(0, at);
+}
+
 /**
  * @throws InfrastructureError where processes are left or it cannot be known; then the sandbox must be given up.
  */
 export async function killProcesses(docker: Docker, container: Docker.Container, victims: Victims, signal?: AbortSignal): Promise<void> {
   signal?.throwIfAborted();
   await ensureShellImage(docker);
-  const { Config, State } = await container.inspect();
+  const { Config, Name, State } = await container.inspect();
   if (!State.Running) return; // with its init the kernel has killed them all
   const killer = await docker.createContainer({
+    name: `${Name.slice(1)}${suffix}${randomBytes(4).toString('hex')}`,
     Image: SHELL_IMAGE,
     Entrypoint: ['/bin/bash', '-c', script, 'bash'],
     Cmd: victims === 'all' ? ['all'] : ['command', ...[victims.since.ticks, victims.since.lastPid, ...victims.shells].map(String)],

@@ -23,6 +23,7 @@ import { isPlain, limitsOf } from './limits.ts';
 import { BridgeNetworks } from './networks.ts';
 import { Reaper } from './reaper.ts';
 import type { ReaperOptions } from './reaper.ts';
+import { sandboxOfKiller } from './processes.ts';
 import { DockerSandbox } from './sandbox.ts';
 import { createContainer, startContainer } from './start.ts';
 import { InfrastructureError, TaskError } from '../errors.ts';
@@ -98,7 +99,7 @@ export class DockerProvider implements SandboxProvider {
     this.reaper = new Reaper(this.#docker, {
       isOpen: options.isOpen ?? (() => Promise.resolve(undefined)),
       ...logger,
-      isHeld: (name) => held.has(name),
+      isHeld: (name) => held.has(sandboxOfKiller(name) ?? name),
       networks: this.#networks,
       images: this.#images,
     });
