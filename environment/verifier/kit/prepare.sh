@@ -50,7 +50,7 @@ done
 if [ "$shared" = 1 ]; then
   for name in sh bash env cat echo printf test true false grep egrep sed awk find xargs cp mv rm ln mkdir touch chmod ls stat head tail \
     sort uniq wc cut tr tee diff cmp date sleep timeout seq basename dirname realpath readlink mktemp md5sum sha1sum sha256sum base64 od \
-    tar gzip ps kill pgrep pkill id curl wget jq git perl; do
+    tar gzip ps kill pgrep pkill id curl wget jq git perl python3 python node ruby make gcc cc g++ sqlite3 openssl ssh nc ss; do
     look "$name"
     [ -z "$best" ] || [ "$best" = "$first" ] || write "$name" "exec '$best' \"\$@\""
   done
