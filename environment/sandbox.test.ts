@@ -57,6 +57,51 @@ for (const backend of await backends()) {
       }
     });
 
+    it('keeps directory, variables and functions in a shell session, until the shell ends', async () => {
+      const sandbox = await start(provider);
+      try {
+        const shell = await sandbox.openShell({ env: { GIVEN: 'a b' } });
+        const say = async (command: string, timeoutSec = 10) => {
+          const { stdout, exitCode, timedOut } = await shell.run(command, { timeoutSec });
+          return [stdout, exitCode, timedOut];
+        };
+        const lines: [string, string, number][] = [
+          ['cd /tmp; X="1  2"; export Y=3; f() { echo "f $1 $X"; }; A=(1 "2 3"); echo "$GIVEN"', 'a b\n', 0],
+          ['pwd; f 2; echo "${A[1]}" "$Y"; bash -c "echo [\\$X] \\$Y"; false', '/tmp\nf 2 1  2\n2 3 3\n[] 3\n', 1],
+          ['echo $?; cd -; unset Y GIVEN; X+=é', '1\n/app\n', 0],
+          ['echo "[$Y$GIVEN] $X"; nosuch', '[] 1  2é\n', 127],
+          ['if then', '', 2],
+          ['echo x > /no/such/file', '', 1],
+          ['echo "$X"; set -f; g() { return 7; }; g', '1  2é\n', 7],
+          ['echo *; g', '*\n', 7],
+          ['exit 3', '', 3],
+          ['echo "[$X] $PWD"; f', '[] /app\n', 127],
+          ['X=1; set -e; false; echo no', '', 1],
+          ['echo "[$X]"; false; echo on', '[]\non\n', 0],
+        ];
+        for (const [command, stdout, exitCode] of lines) assert.deepEqual(await say(command), [stdout, exitCode, false], command);
+        assert.deepEqual(await say('X=1; cd /tmp; echo begun; sleep 30', 0.5), [backend.name === 'docker' ? 'begun\n' : '', 137, true]);
+        assert.deepEqual(await say('echo "[$X] $PWD"'), ['[] /app\n', 0, false]);
+        assert.equal((await sandbox.exec('echo "[$X]"', { timeoutSec: 10 })).stdout, '[]\n', 'a session is its own');
+        await shell.close();
+        await shell.close();
+      } finally {
+        await sandbox.close();
+      }
+    });
+
+    it('kills all and goes on, and keeps its network off', async () => {
+      const sandbox = await start(provider);
+      try {
+        await sandbox.exec('sleep 50 & echo kept >file', { timeoutSec: 100 });
+        await sandbox.killAll();
+        await sandbox.setNetwork({ mode: 'none' });
+        assert.equal((await sandbox.exec('ps 2>/dev/null | grep -c "[s]leep 50"; cat file', { timeoutSec: 10 })).stdout, '0\nkept\n');
+      } finally {
+        await sandbox.close();
+      }
+    });
+
     it('reports exit codes, stderr and syntax errors', async () => {
       const sandbox = await start(provider);
       try {
@@ -168,6 +213,21 @@ for (const backend of await backends()) {
 }
 
 describe('embedded sandbox', () => {
+  it('refuses builds, networks and other users by name', async () => {
+    const refusal = (of: Task): string => new EmbeddedProvider().refusal(of) ?? '';
+    assert.match(
+      refusal(withEnvironment({ simple: false, notSimple: 'Dockerfile line 3: USER' })),
+      /^Dockerfile line 3: USER; .* builds no images$/,
+    );
+    assert.match(refusal(withEnvironment({ network: { mode: 'public' } })), /asks for a network \(public\)/);
+    assert.match(refusal({ ...task, agentUser: 'dev' }), /runs commands as dev/);
+    assert.equal(refusal({ ...task, agentUser: 'root', verifierUser: '0' }), '');
+    const sandbox = await start(new EmbeddedProvider());
+    await assert.rejects(sandbox.exec('true', { timeoutSec: 10, user: 'dev' }), TaskError);
+    await assert.rejects(sandbox.setNetwork({ mode: 'public' }), TaskError);
+    assert.equal(sandbox.openTerminal, undefined);
+  });
+
   it('refuses other images', () => {
     assert.match(new EmbeddedProvider().refusal(withEnvironment({ image: 'python:3.12' })) ?? '', /its image is python:3\.12/);
   });
