@@ -15,7 +15,7 @@ import { randomUUID } from 'node:crypto';
 import { mkdir, readdir, readFile, rename, rm, rmdir, stat, writeFile } from 'node:fs/promises';
 import path from 'node:path';
 import { onStorage } from '../environment/errors.ts';
-import type { Trial, TrialFiles } from '../environment/trial/types.ts';
+import type { Trial, TrialFiles, TrialPhase } from '../environment/trial/types.ts';
 import type { FileTree } from '../environment/types.ts';
 import { TOKENS_FILE, toAtif, TRAJECTORY_FILE } from './atif.ts';
 import type { AtifInput } from './atif.ts';
@@ -28,6 +28,7 @@ export type { JobInfo } from './harbor-job-result.ts';
 export type { TrialResult } from './harbor-result.ts';
 
 const MANIFEST = 'manifest.json';
+const PHASES = ['environmentSetup', 'agentSetup', 'agentExecution', 'verifier'] as const satisfies TrialPhase[];
 const TEMPORARY = '.tmp';
 
 /**
@@ -119,7 +120,9 @@ function addFolders(files: FileTree, place: string, { agent, verifier, artifacts
 
 /** When what happened, for a person who looks into the folder. */
 function log({ name, record, verdict, error, period, phases }: Trial): string {
-  const events = Object.entries(phases).flatMap(([phase, one]) => [
+  // In their order: one may begin in the millisecond in which another ends.
+  const known = PHASES.flatMap((phase) => (phases[phase] ? [[phase, phases[phase]] as const] : []));
+  const events = known.flatMap(([phase, one]) => [
     { at: one.startedAt, what: `${phase} begins` },
     { at: one.finishedAt, what: `${phase} ends` },
   ]);
