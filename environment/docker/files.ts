@@ -39,7 +39,7 @@ export async function putFiles(container: Docker.Container, files: FileTree, des
 
 async function exists(container: Docker.Container, path: string): Promise<boolean> {
   try {
-    const answer = await container.infoArchive({ path: `/${path}` });
+    const answer: unknown = await container.infoArchive({ path: `/${path}` });
     // Left unread it would hold its socket, and the process, open for ever.
     (answer as NodeJS.ReadableStream & { destroy(): void }).destroy();
     return true;

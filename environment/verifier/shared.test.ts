@@ -1,11 +1,16 @@
 /** Verification in the agent's own sandbox: what passes and fails, and that what the agent planted there has no effect. */
 import assert from 'node:assert/strict';
+import { execFileSync } from 'node:child_process';
+import { mkdtemp, readdir, readFile, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join, relative } from 'node:path';
 import { after, describe, it } from 'node:test';
 import Docker from 'dockerode';
 import { BASE_IMAGE } from '../docker/base-image.ts';
 import { hasImage } from '../docker/shell-image.ts';
 import { backends, countContainers, fixture, testRunKey } from '../testing.ts';
 import type { FileTree, Sandbox, SandboxProvider, Task } from '../types.ts';
+import { kitWheels } from './kit-wheels.ts';
 import { verifyShared } from './shared.ts';
 import type { Judged } from './test-run.ts';
 
@@ -111,6 +116,29 @@ for (const backend of await backends()) {
   });
 }
 
+/** The kit's wheels as a Debian package installs them. */
+async function installedPytest(): Promise<FileTree> {
+  const folder = await mkdtemp(join(tmpdir(), 'terminal-rsi-test-'));
+  try {
+    const unpack = 'import io, sys, zipfile\nzipfile.ZipFile(io.BytesIO(sys.stdin.buffer.read())).extractall(sys.argv[1])';
+    for (const [name, bytes] of await kitWheels()) {
+      if (/^(requests|urllib3|certifi|idna|charset)/.test(name)) continue;
+      execFileSync('python3', ['-c', unpack, folder], { input: bytes });
+    }
+    const files: FileTree = new Map();
+    for (const entry of await readdir(folder, { recursive: true, withFileTypes: true })) {
+      const path = join(entry.parentPath, entry.name);
+      const superfluous = /pygments\/lexers\/(?!__init__|_mapping|python|diff)/.test(path);
+      if (entry.isFile() && !superfluous)
+        files.set(`usr/lib/python3/dist-packages/${relative(folder, path)}`, { data: await readFile(path), mode: 0o644 });
+    }
+    const command = '#!/usr/bin/python3\nimport sys\nfrom pytest import console_main\nsys.exit(console_main())\n';
+    return files.set('usr/bin/pytest', { data: Buffer.from(command), mode: 0o755 });
+  } finally {
+    await rm(folder, { recursive: true });
+  }
+}
+
 const noBase = async (): Promise<string | false> =>
   (await hasImage(new Docker(), BASE_IMAGE)) ? false : `${BASE_IMAGE} is not on this machine: npm run docker-image`;
 describe(
@@ -155,6 +183,22 @@ bash -c 'grep -q 42 /app/answer' && exit_code=0
         ),
         judgeAfter(provider, task, ['echo 42 > /app/answer'], (judged) => assert.deepEqual(results(judged), ['passed', true, true])),
       ]);
+    });
+
+    it('the image’s own pytest runs with the image’s plugins and without the agent’s', async () => {
+      const own = withTests(task, {
+        'test.sh':
+          '#!/bin/bash\npytest --ctrf /logs/verifier/ctrf.json /tests/test_outputs.py\necho $((! $?)) > /logs/verifier/reward.txt\n',
+        'test_outputs.py': "def test_right():\n    assert open('/app/answer').read() == '42\\n'\n",
+      });
+      const environment = { ...task.environment, files: await installedPytest() };
+      await judgeAfter(provider, { ...own, environment }, [plant], ({ verdict, files }) =>
+        assert.deepEqual(
+          verdict.checks,
+          [{ name: 'test_outputs.py::test_right', passed: false }],
+          Buffer.from(files.get('test-stdout.txt')?.data ?? '').toString(),
+        ),
+      );
     });
   },
 );

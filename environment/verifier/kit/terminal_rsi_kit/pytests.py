@@ -71,8 +71,8 @@ def start_pytest(args, wheels, here=False):
     os.environ['PYTEST_DISABLE_PLUGIN_AUTOLOAD'] = '1'
     try:
         import pytest
-    except ImportError:
-        missing('package pytest')
+    except ImportError as error:
+        missing('package pytest (%s)' % error)
     # As `python -m` does, but last: a file of the agent's must not stand in for a library.
     if here:
         sys.path.append(os.getcwd())
