@@ -18,7 +18,7 @@ const sortNames = await fixture('sort-names');
 const file = (text: string): { data: Buffer; mode: number } => ({ data: Buffer.from(text), mode: 0o644 });
 const withTests = (task: Task, files: Readonly<Record<string, string>>): Task => ({
   ...task,
-  tests: new Map(Object.entries(files).map(([path, text]) => [path, file(text)])) as FileTree,
+  tests: new Map(Object.entries(files).map(([path, text]) => [path, file(text)])),
 });
 const results = ({ verdict: { outcome, checks, error } }: Judged): unknown[] => [
   outcome,
