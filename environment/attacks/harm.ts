@@ -1,5 +1,4 @@
 /** Whether an attack harmed the process that ran it, by what a process can measure of itself: memory, a blocked event loop, stray errors. */
-import { monitorEventLoopDelay } from 'node:perf_hooks';
 
 export interface Harm {
   readonly harmed: boolean;
@@ -28,18 +27,21 @@ export async function watchHarm<T>(bounds: HarmBounds, work: () => Promise<T>): 
   const onStray = (error: unknown): void => void stray.push(`nobody caught: ${error instanceof Error ? error.message : String(error)}`);
   process.on('unhandledRejection', onStray);
   process.on('uncaughtException', onStray);
-  const delay = monitorEventLoopDelay({ resolution: SAMPLE_MS });
   const before = process.memoryUsage.rss();
   let most = before;
-  const sample = (): void => void (most = Math.max(most, process.memoryUsage.rss()));
+  let stallMs = 0;
+  let last = performance.now();
+  const sample = (): void => {
+    most = Math.max(most, process.memoryUsage.rss());
+    const now = performance.now();
+    stallMs = Math.max(stallMs, now - last - SAMPLE_MS);
+    last = now;
+  };
   const sampler = setInterval(sample, SAMPLE_MS);
-  delay.enable();
   try {
     const value = await work();
     sample();
-    delay.disable();
     const memoryGrowth = most - before;
-    const stallMs = delay.max / 1e6;
     const why = [
       ...stray,
       ...(memoryGrowth > bounds.memoryGrowth
@@ -50,7 +52,6 @@ export async function watchHarm<T>(bounds: HarmBounds, work: () => Promise<T>): 
     return { value, harm: { harmed: why.length > 0, why, memoryGrowth, stallMs } };
   } finally {
     clearInterval(sampler);
-    delay.disable();
     process.off('unhandledRejection', onStray);
     process.off('uncaughtException', onStray);
   }

@@ -34,8 +34,8 @@ export async function machineState({ docker, alone }: Machine): Promise<MachineS
 }
 
 /** @returns what is left after a moment of patience, in words; empty when nothing is */
-export async function leftBehind(machine: Machine, runKey: string, before: MachineState): Promise<string[]> {
-  for (const end = performance.now() + SETTLE_MS; ; await sleep(POLL_MS)) {
+export async function leftBehind(machine: Machine, runKey: string, before: MachineState, patienceMs = SETTLE_MS): Promise<string[]> {
+  for (const end = performance.now() + patienceMs; ; await sleep(POLL_MS)) {
     const found = await look(machine, runKey, before);
     if (found.length === 0 || performance.now() >= end) return found;
   }
