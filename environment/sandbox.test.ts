@@ -213,6 +213,34 @@ for (const backend of await backends()) {
 }
 
 describe('embedded sandbox', () => {
+  it('bounds what diff compares and what a command reads, and not small edits of large files', async () => {
+    const sandbox = await start(new EmbeddedProvider());
+    const lines = (of: (line: number) => string): string => Array.from({ length: 3000 }, (_, line) => `${of(line)}\n`).join('');
+    await sandbox.upload(
+      tree({
+        a: lines((line) => `${line}`),
+        b: lines((line) => `${3000 - line}`),
+        c: lines((line) => (line === 1500 ? 'new' : `${line}`)),
+        mb: 'x'.repeat(2 ** 20),
+      }),
+      '/app',
+    );
+    const exec = async (command: string) => {
+      const { stdout, stderr, exitCode } = await sandbox.exec(command, { timeoutSec: 60 });
+      return [stdout.length > 200 ? 'long' : stdout, stderr, exitCode];
+    };
+    assert.deepEqual(await exec('diff a b'), ['', 'diff: memory exhausted\n', 2]);
+    assert.deepEqual(await exec('diff a b | wc -l; diff -q a b; cat a | diff - c | grep -c new; diff a nosuch'), [
+      '0\nFiles a and b differ\n1\n',
+      'diff: memory exhausted\ndiff: nosuch: No such file or directory\n',
+      2,
+    ]);
+    assert.deepEqual(await exec('for i in 1 2 3 4 5 6 7 8 9 10; do head -c 1 mb; done'), ['xxxxxxxxxx', '', 0]);
+    assert.deepEqual(await exec('while true; do head -c 1 mb >/dev/null; done; echo on'), ['', 'bash: too many bytes read (>16777216)\n', 126]);
+    assert.deepEqual(await exec('echo on'), ['on\n', '', 0]);
+    assert.equal((await sandbox.download('/app')).get('mb')?.data.length, 2 ** 20);
+  });
+
   it('refuses builds, networks and other users by name', async () => {
     const refusal = (of: Task): string => new EmbeddedProvider().refusal(of) ?? '';
     assert.match(

@@ -10,11 +10,13 @@
 import { posix } from 'node:path';
 // Before just-bash, which keeps the timers it finds.
 import { restoreTimers, SandboxClock } from './clock.ts';
-import { Bash, defineCommand, InMemoryFs } from 'just-bash';
+import { Bash, defineCommand } from 'just-bash';
 import type { BashOptions } from 'just-bash';
 import { InfrastructureError, TaskError } from '../errors.ts';
 import { capText } from '../output-cap.ts';
 import { SHELL_IMAGE } from '../docker/shell-image.ts';
+import { boundedDiff } from './diff.ts';
+import { MissingParentError, StrictFs } from './file-system.ts';
 import { SessionState } from './session.ts';
 import type {
   DownloadLimit,
@@ -47,6 +49,8 @@ const limits: NonNullable<BashOptions['executionLimits']> = {
   maxLiveBytes: 64 * 1024 * 1024,
   maxFileSystemBytes: 64 * 1024 * 1024,
 };
+/** Of the files that one command reads, all readings together. */
+const maxReadBytes = 16 * 1024 * 1024;
 /** Far above what the counts allow on a busy machine: when it fires, the machine is at fault. */
 const SAFETY_MS = 300_000;
 /** Of awk's rand and $RANDOM: the same in every sandbox, as is the time. */
@@ -172,20 +176,28 @@ class EmbeddedSandbox implements Sandbox {
         env: { ...this.#env, ...options.env },
         defenseInDepth: false,
         sleep: (duration) => clock.sleep(duration),
-        customCommands: [noSqlite, ...(session ? [session.command] : [])],
+        customCommands: [noSqlite, boundedDiff, ...(session ? [session.command] : [])],
         executionLimits: { ...limits, maxExecutionTimeMs: milliseconds },
       });
       session?.attach(bash);
       const previous = session?.previousDir;
+      const exhausted = new AbortController();
       try {
-        const done = await bash.exec(command, {
-          rawScript: true,
-          ...(previous === undefined ? {} : { env: { OLDPWD: previous, PWD: session?.cwd ?? '/' } }),
-          ...(options.signal ? { signal: options.signal } : {}),
-        });
+        const done = await this.#fs.reading(
+          maxReadBytes,
+          () => exhausted.abort(),
+          () =>
+            bash.exec(command, {
+              rawScript: true,
+              ...(previous === undefined ? {} : { env: { OLDPWD: previous, PWD: session?.cwd ?? '/' } }),
+              signal: options.signal ? AbortSignal.any([options.signal, exhausted.signal]) : exhausted.signal,
+            }),
+        );
+        if (exhausted.signal.aborted) return tooMuchRead(done);
         env = done.env;
         return done;
       } catch (error) {
+        if (exhausted.signal.aborted) return tooMuchRead();
         return missingParent(error);
       }
     });
@@ -241,49 +253,14 @@ class EmbeddedSandbox implements Sandbox {
   }
 }
 
+/** Like just-bash's other limits. */
+function tooMuchRead(done = { stdout: '', stderr: '' }): { stdout: string; stderr: string; exitCode: number } {
+  const stderr = done.stderr.replace(/bash: execution aborted\n$/, '');
+  return { stdout: done.stdout, stderr: `${stderr}bash: too many bytes read (>${maxReadBytes})\n`, exitCode: 126 };
+}
+
 /** What a shell answers to a redirection into a folder that is not there; just-bash lets the file system's error escape. */
 function missingParent(error: unknown): { stdout: string; stderr: string; exitCode: number } {
   if (!(error instanceof MissingParentError)) throw error;
   return { stdout: '', stderr: `bash: ${error.path}: No such file or directory\n`, exitCode: 1 };
 }
-
-class MissingParentError extends Error {
-  readonly path: string;
-  constructor(path: string) {
-    super(`ENOENT: no such file or directory, open '${path}'`);
-    this.path = path;
-  }
-}
-
-/**
- * Refuses to write where there is no folder. just-bash's file system makes missing parents, so that `mkdir` would
- * never matter and rewriting would drop it from every procedure.
- */
-class StrictFs extends InMemoryFs {
-  override async writeFile(path: string, ...rest: Rest<InMemoryFs['writeFile']>): Promise<void> {
-    await this.#needParent(path);
-    await super.writeFile(path, ...rest);
-  }
-
-  override async appendFile(path: string, ...rest: Rest<InMemoryFs['appendFile']>): Promise<void> {
-    await this.#needParent(path);
-    await super.appendFile(path, ...rest);
-  }
-
-  override async cp(source: string, target: string, ...rest: Rest2<InMemoryFs['cp']>): Promise<void> {
-    await this.#needParent(target);
-    await super.cp(source, target, ...rest);
-  }
-
-  override async mv(source: string, target: string): Promise<void> {
-    await this.#needParent(target);
-    await super.mv(source, target);
-  }
-
-  async #needParent(path: string): Promise<void> {
-    if (!(await this.exists(posix.dirname(path)))) throw new MissingParentError(path);
-  }
-}
-
-type Rest<F> = F extends (first: string, ...rest: infer R) => unknown ? R : never;
-type Rest2<F> = F extends (first: string, second: string, ...rest: infer R) => unknown ? R : never;
