@@ -4,7 +4,8 @@ import { createServer, request } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { connect } from 'node:net';
 import { after, describe, it } from 'node:test';
-import { AllowlistProxy, HostRules } from './allowlist-proxy.ts';
+import { AllowlistProxy } from './allowlist-proxy.ts';
+import { HostRules } from './host-rules.ts';
 
 /** What a name server would say. */
 const names: Readonly<Record<string, string>> = {
@@ -124,6 +125,23 @@ describe('the proxy', () => {
     assert.equal(await status('127.0.0.2'), 201);
     second.close();
     assert.equal(await status('127.0.0.2'), 403);
+  });
+
+  it('takes so many connections from one sandbox and no more', async () => {
+    const port = await proxy.listen('127.0.0.1', 23128);
+    const sockets = Array.from({ length: 80 }, () => connect({ host: '127.0.0.1', port, localAddress: '127.0.0.6' }));
+    const closed = new Set<number>();
+    sockets.forEach((socket, index) =>
+      socket
+        .on('error', () => undefined)
+        .on('close', () => closed.add(index))
+        .resume(),
+    );
+    for (const end = Date.now() + 5000; closed.size < 80 - 64 && Date.now() < end;) await new Promise((ok) => setTimeout(ok, 5));
+    proxy.admit('127.0.0.5', ['127.0.0.1']);
+    assert.equal((await through('127.0.0.5', `http://127.0.0.1:${await ready}/`))[0], 201);
+    assert.equal(closed.size, 80 - 64);
+    for (const socket of sockets) socket.destroy();
   });
 
   it('takes the next port where another process listens', async () => {

@@ -7,18 +7,19 @@
  * multicast address unless that address is listed too: else a name server could open the host's own network to a sandbox.
  */
 import { lookup } from 'node:dns/promises';
-import type { LookupAddress } from 'node:dns';
 import { createServer, request } from 'node:http';
 import type { IncomingMessage, Server, ServerResponse } from 'node:http';
-import { BlockList, connect, isIP } from 'node:net';
+import { connect } from 'node:net';
 import type { Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
+import { HostRules, Refusal } from './host-rules.ts';
+import type { Resolve } from './host-rules.ts';
 
 /** A connection without a byte for this long is closed. */
 const idleMs = 5 * 60_000;
 const connectMs = 30_000;
-
-export type Resolve = (host: string) => Promise<readonly LookupAddress[]>;
+/** At the same time from one address: a sandbox must not use up the worker's files. */
+const mostConnections = 64;
 
 /** One sandbox's way through the proxy. */
 export interface Admission {
@@ -31,6 +32,8 @@ export interface Admission {
 export class AllowlistProxy {
   readonly #admitted = new Map<string, Admitted>();
   readonly #servers = new Map<string, Promise<{ readonly server: Server; readonly port: number }>>();
+  /** Open connections by the address that they come from. */
+  readonly #connections = new Map<string, number>();
   readonly #resolve: Resolve;
 
   constructor(resolve: Resolve = (host) => lookup(host, { all: true })) {
@@ -72,10 +75,11 @@ export class AllowlistProxy {
   async #listen(address: string, first: number): Promise<{ server: Server; port: number }> {
     for (let port = first; ; port++) {
       const server = createServer((incoming, outgoing) => void this.#forward(incoming, outgoing));
-      server.on(
-        'connect',
-        (incoming: IncomingMessage, socket: Duplex, head: Buffer) => void this.#tunnel(incoming, socket as Socket, head),
-      );
+      server.requestTimeout = 0; // a large upload takes its time; what stands still is closed
+      server
+        .on('connection', (socket: Socket) => this.#limit(socket))
+        .on('connect', (incoming, socket: Duplex, head: Buffer) => void this.#tunnel(incoming, socket as Socket, head))
+        .on('error', () => undefined); // a connection that could not be taken, once it listens
       try {
         await new Promise<void>((resolve, reject) => {
           server.once('error', reject).listen(port, address, resolve);
@@ -86,6 +90,19 @@ export class AllowlistProxy {
         if ((error as NodeJS.ErrnoException).code !== 'EADDRINUSE' || port >= first + 100) throw error;
       }
     }
+  }
+
+  #limit(socket: Socket): void {
+    const address = socket.remoteAddress ?? '';
+    const open = (this.#connections.get(address) ?? 0) + 1;
+    if (open > mostConnections) return void socket.destroy();
+    this.#connections.set(address, open);
+    socket.setTimeout(idleMs, () => socket.destroy());
+    socket.on('close', () => {
+      const left = (this.#connections.get(address) ?? 1) - 1;
+      if (left > 0) this.#connections.set(address, left);
+      else this.#connections.delete(address);
+    });
   }
 
   /** What the sandbox of this connection may reach under this name. @throws Refusal */
@@ -184,76 +201,6 @@ class Admitted implements Admission {
 
 function moved(socket: Socket): number {
   return socket.bytesRead + socket.bytesWritten;
-}
-
-/** An answer of the proxy itself. */
-class Refusal extends Error {
-  readonly status: number;
-  constructor(status: number, message: string) {
-    super(message);
-    this.status = status;
-  }
-}
-
-export class HostRules {
-  readonly #names = new Set<string>();
-  readonly #suffixes: string[] = [];
-  readonly #addresses = new BlockList();
-  readonly #any: boolean;
-
-  constructor(hosts: readonly string[]) {
-    this.#any = hosts.includes('*');
-    for (const host of hosts.map((each) => each.toLowerCase())) {
-      const [, base = '', bits] = /^([^/]*)(?:\/(\d+))?$/.exec(host) ?? [];
-      const family = isIP(base);
-      if (family === 0) {
-        if (host.startsWith('*.')) this.#suffixes.push(host.slice(1));
-        else this.#names.add(host);
-      } else if (bits === undefined) this.#addresses.addAddress(base, type(family));
-      else this.#addresses.addSubnet(base, Number(bits), type(family));
-    }
-  }
-
-  /** The address under which a host may be reached. @throws Refusal naming the host */
-  async address(asked: string, resolve: Resolve): Promise<string> {
-    const host = asked
-      .toLowerCase()
-      .replace(/^\[|\]$/g, '')
-      .replace(/\.$/, '');
-    const family = isIP(host);
-    const listed = (address: string): boolean => this.#addresses.check(address, type(isIP(address)));
-    const open = (address: string): boolean => !isPrivate(address);
-    if (family !== 0) {
-      if (listed(host) || (this.#any && open(host))) return host;
-      throw new Refusal(403, `${host} is not in the task's allow-list`);
-    }
-    const named = this.#any || this.#names.has(host) || this.#suffixes.some((suffix) => host.endsWith(suffix));
-    // An address that is listed does not make the names that lead to it listed.
-    if (!named) throw new Refusal(403, `${host} is not in the task's allow-list`);
-    const found = await resolve(host).catch((error: Error) => {
-      throw new Refusal(502, `${host} cannot be resolved: ${error.message}`);
-    });
-    const [first] = found.map(({ address }) => address).filter((address) => open(address) || listed(address));
-    if (first === undefined) throw new Refusal(403, `${host} leads to a private address that is not in the task's allow-list`);
-    return first;
-  }
-}
-
-const privateBlocks = new BlockList();
-for (const block of [
-  '0.0.0.0/8 10.0.0.0/8 100.64.0.0/10 127.0.0.0/8 169.254.0.0/16 172.16.0.0/12 192.0.0.0/24 192.168.0.0/16 198.18.0.0/15 224.0.0.0/3',
-  '::/96 64:ff9b::/96 100::/64 2002::/16 fc00::/7 fe80::/10 ff00::/8',
-].flatMap((blocks) => blocks.split(' '))) {
-  const [base = '', bits] = block.split('/');
-  privateBlocks.addSubnet(base, Number(bits), type(isIP(base)));
-}
-/** Of the host's own or a local network, or none at all. A BlockList sees IPv4 inside IPv6 as such. */
-function isPrivate(address: string): boolean {
-  return privateBlocks.check(address, type(isIP(address)));
-}
-
-function type(family: number): 'ipv4' | 'ipv6' {
-  return family === 6 ? 'ipv6' : 'ipv4';
 }
 
 function parse(address: string): URL {
