@@ -193,7 +193,7 @@ interface Disturbed {
   readonly running: { readonly yes: boolean };
   readonly kills: { pid: number; afterEpisodes: number; atSeconds: number }[];
   readonly beganAt: number;
-  say(text: string): void;
+  readonly say: (text: string) => void;
 }
 
 /** Each kill comes a random moment after a random number of episodes has ended. */

@@ -69,7 +69,7 @@ describe('attacks in Docker', { skip: docker?.skip ?? 'no such sandbox' }, () =>
       const task = await attackedTask(named(name), 'docker');
       const sandbox = await provider.start(task, { runKey, episodeId: `naive-${name}`, purpose: 'check' });
       try {
-        await sandbox.upload(task.solution ?? new Map(), '/solution');
+        if (task.solution) await sandbox.upload(task.solution, '/solution');
         for (const command of named(name).commands) await sandbox.exec(command, { timeoutSec: 5 });
         await sandbox.exec('rm -f /logs/verifier/reward.txt /logs/verifier/reward.json; mkdir -p /logs/verifier', { timeoutSec: 5 });
         await sandbox.upload(task.tests, '/tests');
