@@ -28,7 +28,10 @@ export async function diedByAgent(error: unknown, options: ControlOptions): Prom
 }
 
 /** @throws InfrastructureError unless a fresh sandbox of the task starts and runs a command; `failure` itself where the engine was lost */
-export async function requireWorkingSandbox({ task, provider, labels, signal }: ControlOptions, failure: InfrastructureError): Promise<void> {
+export async function requireWorkingSandbox(
+  { task, provider, labels, signal }: ControlOptions,
+  failure: InfrastructureError,
+): Promise<void> {
   // The engine took the sandbox with it. That another one starts once it is back says nothing about the first.
   if (failure instanceof EngineLostError) throw failure;
   const controlLabels: SandboxLabels = { ...labels, episodeId: `${labels.episodeId}/control`, purpose: 'check' };
