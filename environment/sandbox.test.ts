@@ -236,7 +236,11 @@ describe('embedded sandbox', () => {
       2,
     ]);
     assert.deepEqual(await exec('for i in 1 2 3 4 5 6 7 8 9 10; do head -c 1 mb; done'), ['xxxxxxxxxx', '', 0]);
-    assert.deepEqual(await exec('while true; do head -c 1 mb >/dev/null; done; echo on'), ['', 'bash: too many bytes read (>16777216)\n', 126]);
+    assert.deepEqual(await exec('while true; do head -c 1 mb >/dev/null; done; echo on'), [
+      '',
+      'bash: too many bytes read (>16777216)\n',
+      126,
+    ]);
     assert.deepEqual(await exec('echo on'), ['on\n', '', 0]);
     assert.equal((await sandbox.download('/app')).get('mb')?.data.length, 2 ** 20);
   });
@@ -253,7 +257,7 @@ describe('embedded sandbox', () => {
     const sandbox = await start(new EmbeddedProvider());
     await assert.rejects(sandbox.exec('true', { timeoutSec: 10, user: 'dev' }), TaskError);
     await assert.rejects(sandbox.setNetwork({ mode: 'public' }), TaskError);
-    assert.equal(sandbox.openTerminal, undefined);
+    assert.ok(!('openTerminal' in sandbox));
   });
 
   it('refuses other images', () => {

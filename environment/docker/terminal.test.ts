@@ -8,8 +8,7 @@ import { BASE_IMAGE } from './base-image.ts';
 import { inContainer, noBase, noDocker } from './testing.ts';
 
 async function open(sandbox: Sandbox, options?: { user?: string; env?: Record<string, string> }): Promise<Terminal> {
-  assert.ok(sandbox.openTerminal);
-  const terminal = await sandbox.openTerminal(options);
+  const terminal = (await sandbox.openTerminal?.(options)) ?? assert.fail('no terminals');
   await shows(terminal, /[$#]$/);
   return terminal;
 }
