@@ -271,7 +271,7 @@ export class Supervisor {
   /** Whether the supervisor still runs, which its stream need not say. */
   async #look(): Promise<void> {
     const state = await this.#exec.inspect().catch(() => undefined);
-    if (state?.Running !== true) await this.#gone();
+    if (state?.Running === false) await this.#gone();
   }
 
   /** The supervisor ended: did the command kill it, or is the container dead? */

@@ -106,6 +106,22 @@ describe('shell session', { skip: noDocker }, () => {
       await talk(shell, [['printf "%s\\n" on', ok('on\n')]]);
     }));
 
+  it('makes do with a shell that is not bash', () =>
+    inContainer(async (sandbox) => {
+      await sandbox.exec('ln -sf busybox /bin/sh; rm /bin/bash', { timeoutSec: 20 });
+      await sandbox.killAll(); // the supervisors, which are bash
+      const shell = await sandbox.openShell({ env: { GIVEN: 'a b' } });
+      await talk(shell, [
+        ['echo "$GIVEN"; cd /tmp; f() { echo "f $1"; }; exec 8>log; false', ok('a b\n', '', 1)],
+        ['echo $?; f $PWD; continue', ok('1\nf /tmp\n')],
+        ["cat <<'X'\n# two\nlines\nX", ok('# two\nlines\n')],
+        ['exit 3', ok('', '', 3)],
+        ['echo $PWD', ok('/app\n')],
+      ]);
+      assert.equal((await shell.run('sleep 77', { timeoutSec: 0.5 })).timedOut, true);
+      assert.equal(await processes(sandbox, 'sleep 77'), '0');
+    }));
+
   it('ends a cancelled command with the reason, and a session closes over it', () =>
     inContainer(async (sandbox) => {
       const shell = await sandbox.openShell();
