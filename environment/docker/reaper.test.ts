@@ -72,8 +72,8 @@ describe('the reaper', { skip: backend?.skip ?? false }, () => {
       cases.map(([name], index) => [name, remaining.includes(ids[index] ?? '') ? 'kept' : 'taken']),
       cases.map(([name, , expected]) => [name, expected]),
     );
-    for (const reason of ['its process has ended', 'its workflow closed is closed', 'its lease is over'])
-      assert.ok(logged.includes(reason), reason);
+    // The others may have gone by the reaper of another process that is at work on this machine: it knows no workflows.
+    assert.ok(logged.includes('its workflow closed is closed'), logged.join(', '));
   });
 
   it('takes what this process closed and could not remove', async () => {
