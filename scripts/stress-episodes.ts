@@ -108,7 +108,7 @@ async function stress(options: Options): Promise<number> {
     const commands = path.join(data, 'random-commands.jsonl');
     await writeFile(commands, randomEpisodes(tasks, options.seed));
     const jobs = planJobs(data, options);
-    const before = await machineUse(docker);
+    const before = await machineUse(docker, []);
     const bytesBefore = await folderBytes(data);
     const server = await TemporalServer.start({ database: path.join(data, 'temporal.db') });
     const worker = new StressWorker(data, server.address);
@@ -116,6 +116,7 @@ async function stress(options: Options): Promise<number> {
     const kills: { pid: number; afterEpisodes: number; atSeconds: number }[] = [];
     const beganAt = performance.now();
     let seconds = 0;
+    const runKeys: string[] = [];
     try {
       await worker.start();
       const handles = await Promise.all(
@@ -134,6 +135,7 @@ async function stress(options: Options): Promise<number> {
           }),
         ),
       );
+      runKeys.push(...handles.map(({ firstExecutionRunId }) => firstExecutionRunId));
       const all = Promise.all(handles.map((handle) => handle.result() as Promise<TaskEpisodesResult>));
       const running = { yes: true };
       all.finally(() => (running.yes = false)).catch(() => undefined);
@@ -150,7 +152,7 @@ async function stress(options: Options): Promise<number> {
       replayed = await server.stop();
     }
     const verdicts = await Promise.all(jobs.map(({ agent, directory, samples }) => verdictsOf(directory, agent, tasks, samples)));
-    const after = await machineUse(docker);
+    const after = await machineUse(docker, runKeys);
     const growth = after.dockerBytes - before.dockerBytes;
     const problems = [
       ...verdicts.flatMap(problemsOf),

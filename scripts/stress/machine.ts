@@ -3,6 +3,7 @@ import { readdirSync, readFileSync } from 'node:fs';
 import { readdir, stat } from 'node:fs/promises';
 import path from 'node:path';
 import type Docker from 'dockerode';
+import { label } from '../../environment/docker/labels.ts';
 
 export interface MachineUse {
   readonly containers: number;
@@ -12,17 +13,17 @@ export interface MachineUse {
   readonly dockerBytes: number;
 }
 
-/** All that bears one of our labels, and all volumes. */
-export async function machineUse(docker: Docker): Promise<MachineUse> {
+/** Containers of these runs, networks that bear our label, all volumes. */
+export async function machineUse(docker: Docker, runKeys: readonly string[]): Promise<MachineUse> {
   const [containers, networks, { Volumes: volumes }, disk] = await Promise.all([
-    docker.listContainers({ all: true, filters: { label: ['terminal-rsi.run'] } }),
+    docker.listContainers({ all: true, filters: { label: [label.run] } }),
     docker.listNetworks({ filters: { label: ['terminal-rsi.network'] } }),
     docker.listVolumes(),
     docker.df() as Promise<{ LayersSize?: number; Containers?: { SizeRw?: number }[] }>,
   ]);
   const own = (disk.Containers ?? []).reduce((sum, { SizeRw = 0 }) => sum + SizeRw, 0);
   return {
-    containers: containers.length,
+    containers: containers.filter(({ Labels }) => runKeys.includes(Labels[label.run] ?? '')).length,
     networks: networks.length,
     volumes: volumes.length,
     dockerBytes: (disk.LayersSize ?? 0) + own,
