@@ -177,6 +177,8 @@ export class Supervisor {
         watch = setInterval(() => void this.#look(), watchMs);
         if (timeoutSec * 1000 < 2 ** 31) {
           timer = setTimeout(() => {
+            // Nothing of the agent's runs in a supervisor that has not said who it is.
+            if (this.#pid === 0) return reject(new InfrastructureError(`no shell answers in the container within ${timeoutSec} s`));
             killing = this.kill(since);
             killing.then(() => {
               timer = setTimeout(() => reject(silent()), graceMs);
