@@ -2,6 +2,7 @@
 import { randomUUID } from 'node:crypto';
 import { join } from 'node:path';
 import Docker from 'dockerode';
+import { ensureBaseImage } from './docker/base-image.ts';
 import { DockerProvider } from './docker/provider.ts';
 import { EmbeddedProvider } from './embedded/provider.ts';
 import { ensureShellImage } from './docker/shell-image.ts';
@@ -35,6 +36,16 @@ export async function backends(): Promise<Backend[]> {
     { name: 'embedded', skip: false, provider: () => new EmbeddedProvider() },
     { name: 'docker', skip, provider: () => new DockerProvider({ docker }) },
   ];
+}
+
+/** Why tests with Debian's programs are skipped here, or false. Makes the image where it is missing, once for all processes. */
+export async function noBaseImage(): Promise<string | false> {
+  const docker = (await backends()).find(({ name }) => name === 'docker');
+  if (docker?.skip !== false) return docker?.skip ?? 'no Docker';
+  return await ensureBaseImage(new Docker()).then(
+    () => false as const,
+    (error: Error) => error.message,
+  );
 }
 
 /** Containers of this test process, running or not. */

@@ -6,11 +6,9 @@ import assert from 'node:assert/strict';
 import { readdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import { after, before, describe, it } from 'node:test';
-import Docker from 'dockerode';
-import { BASE_IMAGE } from '../environment/docker/base-image.ts';
 import { scriptedAgent } from '../environment/harness/scripted-agent.ts';
 import { loadTask } from '../environment/tasks/task.ts';
-import { backends, testRunKey } from '../environment/testing.ts';
+import { backends, noBaseImage, testRunKey } from '../environment/testing.ts';
 import { runTrial } from '../environment/trial/run.ts';
 import type { Trial } from '../environment/trial/types.ts';
 import type { SandboxProvider } from '../environment/types.ts';
@@ -32,16 +30,7 @@ describe('hand-written tasks', () => {
 });
 
 const [, docker] = await backends();
-/** Making the image takes minutes: whoever wants these tests makes it first (`npm run docker-image`), as CI does. */
-const image = await new Docker()
-  .getImage(BASE_IMAGE)
-  .inspect()
-  .then(
-    () => false as const,
-    () => `the image ${BASE_IMAGE} is not there; npm run docker-image makes it`,
-  );
-
-describe('hand-written tasks in Docker', { skip: (docker?.skip ?? 'no such sandbox') || image }, () => {
+describe('hand-written tasks in Docker', { skip: await noBaseImage() }, () => {
   let provider: SandboxProvider;
   before(() => (provider = docker?.provider() ?? assert.fail()));
   after(() => provider.close());

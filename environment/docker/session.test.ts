@@ -1,7 +1,8 @@
 /** Shell sessions in containers: what lives on, and what an agent may do to its shell. */
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
-import { inContainer, noBase, noDocker } from './testing.ts';
+import { noBaseImage } from '../testing.ts';
+import { inContainer, noDocker } from './testing.ts';
 import { BASE_IMAGE } from './base-image.ts';
 import { TaskError } from '../errors.ts';
 import type { ExecResult, Sandbox, ShellSession } from '../types.ts';
@@ -135,7 +136,7 @@ describe('shell session', { skip: noDocker }, () => {
     }));
 });
 
-describe('users', { skip: noBase }, () => {
+describe('users', { skip: await noBaseImage() }, () => {
   it('run commands and sessions by name or id, with their own home', () =>
     inContainer(
       async (sandbox) => {

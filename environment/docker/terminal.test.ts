@@ -5,7 +5,8 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { TaskError } from '../errors.ts';
 import type { Sandbox, Terminal } from '../types.ts';
 import { BASE_IMAGE } from './base-image.ts';
-import { inContainer, noBase, noDocker } from './testing.ts';
+import { noBaseImage } from '../testing.ts';
+import { inContainer, noDocker } from './testing.ts';
 
 async function open(sandbox: Sandbox, options?: { user?: string; env?: Record<string, string> }): Promise<Terminal> {
   const terminal = (await sandbox.openTerminal?.(options)) ?? assert.fail('no terminals');
@@ -23,7 +24,7 @@ async function shows(terminal: Terminal, pattern: RegExp): Promise<string> {
   return assert.fail(`never shown: ${pattern.source}\n${screen}`);
 }
 
-describe('terminal', { skip: noBase }, () => {
+describe('terminal', { skip: await noBaseImage() }, () => {
   const base = { image: BASE_IMAGE, memoryMb: 512 };
 
   it('types keys by their names and everything else as text', () =>

@@ -1,17 +1,12 @@
 /** For the tests of what runs in containers: a container for one test, with an image and limits of its own. */
 import Docker from 'dockerode';
 import { backends, fixture, testRunKey } from '../testing.ts';
-import { BASE_IMAGE } from './base-image.ts';
 import { DockerProvider } from './provider.ts';
-import { hasImage } from './shell-image.ts';
 import type { Sandbox, Task } from '../types.ts';
 
 const [, docker] = await backends();
 /** Why tests with Docker are skipped here, or false. */
 export const noDocker = docker?.skip ?? false;
-/** Why tests with Debian's programs are skipped here, or false. The image takes minutes to make, so no test makes it. */
-export const noBase =
-  noDocker || (await hasImage(new Docker(), BASE_IMAGE)) ? noDocker : `the image ${BASE_IMAGE} is not there: npm run docker-image`;
 
 const { build: _build, ...environment } = (await fixture('sort-names')).environment;
 const task: Task = { ...(await fixture('sort-names')), environment: { ...environment, files: new Map(), run: [] } };

@@ -1,13 +1,11 @@
 /** The harness `terminus`: what is typed, what is read and when it ends, on a terminal of the test's own and on tmux in a container. */
 import assert from 'node:assert/strict';
 import { after, describe, it } from 'node:test';
-import Docker from 'dockerode';
 import { BASE_IMAGE } from '../docker/base-image.ts';
 import { DockerProvider } from '../docker/provider.ts';
-import { hasImage } from '../docker/shell-image.ts';
 import { EmbeddedProvider } from '../embedded/provider.ts';
 import { SandboxDiedError, TaskError } from '../errors.ts';
-import { fixture, letterCodec, ScriptedSampler, testRunKey } from '../testing.ts';
+import { fixture, letterCodec, noBaseImage, ScriptedSampler, testRunKey } from '../testing.ts';
 import type { Sandbox, Task, Terminal, TerminalOptions } from '../types.ts';
 import type { Conversation } from './agent.ts';
 import { commandClock } from './clock.ts';
@@ -214,13 +212,8 @@ function patient(replies: readonly (readonly [string, RegExp])[]): { readonly se
   return { seen, conversation: { ...conversation, reply, observe } };
 }
 
-const docker = new Docker();
-const skip = await hasImage(docker, BASE_IMAGE).then(
-  (there) => (there ? false : `the image ${BASE_IMAGE} is not there: npm run docker-image -- --base makes it`),
-  (error: Error) => `no Docker engine answers: ${error.message}`,
-);
-describe('terminus in a container', { skip }, () => {
-  const provider = new DockerProvider({ docker });
+describe('terminus in a container', { skip: await noBaseImage() }, () => {
+  const provider = new DockerProvider();
   after(() => provider.close());
   // As of a Dockerfile with nothing but FROM.
   const { build: _, ...environment } = task.environment;

@@ -1,11 +1,9 @@
 /** Test scripts that install what they need, unmodified and without a network. */
 import assert from 'node:assert/strict';
 import { after, before, describe, it } from 'node:test';
-import Docker from 'dockerode';
 import { BASE_IMAGE } from '../docker/base-image.ts';
 import { DockerProvider } from '../docker/provider.ts';
-import { hasImage } from '../docker/shell-image.ts';
-import { backends, countContainers, fixture, testRunKey } from '../testing.ts';
+import { countContainers, fixture, noBaseImage, testRunKey } from '../testing.ts';
 import type { FileTree, Task } from '../types.ts';
 import { testNeeds } from './kit.ts';
 import { kitWheels } from './kit-wheels.ts';
@@ -33,10 +31,9 @@ def test_right():
 
 /** Why Docker tests with Python cannot run here, or false. */
 async function skipped(): Promise<string | false> {
-  const docker = (await backends()).find(({ name }) => name === 'docker');
-  if (docker?.skip !== false) return docker?.skip ?? 'no Docker';
-  if (!(await hasImage(new Docker(), BASE_IMAGE))) return `${BASE_IMAGE} is not on this machine: npm run docker-image`;
-  return kitWheels().then(
+  const skip = await noBaseImage();
+  if (skip !== false) return skip;
+  return await kitWheels().then(
     () => false,
     (error: Error) => error.message,
   );

@@ -5,10 +5,8 @@ import { mkdtemp, readdir, readFile, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join, relative } from 'node:path';
 import { after, describe, it } from 'node:test';
-import Docker from 'dockerode';
 import { BASE_IMAGE } from '../docker/base-image.ts';
-import { hasImage } from '../docker/shell-image.ts';
-import { backends, countContainers, fixture, testRunKey } from '../testing.ts';
+import { backends, countContainers, fixture, noBaseImage, testRunKey } from '../testing.ts';
 import type { FileTree, Sandbox, SandboxProvider, Task } from '../types.ts';
 import { kitWheels } from './kit-wheels.ts';
 import { verifyShared } from './shared.ts';
@@ -139,66 +137,55 @@ async function installedPytest(): Promise<FileTree> {
   }
 }
 
-const noBase = async (): Promise<string | false> =>
-  (await hasImage(new Docker(), BASE_IMAGE)) ? false : `${BASE_IMAGE} is not on this machine: npm run docker-image`;
-describe(
-  'shared verification where the agent was root and there is Python',
-  { skip: docker?.skip === false ? await noBase() : docker?.skip },
-  () => {
-    const provider = docker?.provider() as SandboxProvider;
-    after(() => provider.close());
-    const shims =
-      "for c in bash sh python3 grep cat; do printf '#!/bin/sh\\nexit 0\\n' > /usr/local/bin/$c; chmod +x /usr/local/bin/$c; done";
-    const pass = 'import os\nos._exit(0)\n';
-    const plant = [
-      `printf '${pass.replaceAll('\n', '\\n')}' > /tmp/pass.py; d=/usr/lib/python3/dist-packages; mkdir -p $d/evil-1.dist-info /tests`,
-      'printf "[pytest11]\\nevil = evil\\n" > $d/evil-1.dist-info/entry_points.txt; printf "Name: evil\\nVersion: 1\\n" > $d/evil-1.dist-info/METADATA',
-      'for f in $d/evil.py $d/sitecustomize.py /app/conftest.py /conftest.py /tests/conftest.py /app/pytest.py; do cat /tmp/pass.py > $f; done',
-      'printf "[pytest]\\naddopts = --collect-only\\n" > /pytest.ini; echo 41 > /app/answer',
-      `${shims}; mkdir -p ~/.local/bin; cp /usr/local/bin/bash ~/.local/bin/uvx`,
-    ].join('\n');
-    const task: Task = {
-      ...withTests(sortNames, {
-        'test.sh': `#!/bin/bash
+describe('shared verification where the agent was root and there is Python', { skip: await noBaseImage() }, () => {
+  const provider = docker?.provider() as SandboxProvider;
+  after(() => provider.close());
+  const shims =
+    "for c in bash sh python3 grep cat; do printf '#!/bin/sh\\nexit 0\\n' > /usr/local/bin/$c; chmod +x /usr/local/bin/$c; done";
+  const pass = 'import os\nos._exit(0)\n';
+  const plant = [
+    `printf '${pass.replaceAll('\n', '\\n')}' > /tmp/pass.py; d=/usr/lib/python3/dist-packages; mkdir -p $d/evil-1.dist-info /tests`,
+    'printf "[pytest11]\\nevil = evil\\n" > $d/evil-1.dist-info/entry_points.txt; printf "Name: evil\\nVersion: 1\\n" > $d/evil-1.dist-info/METADATA',
+    'for f in $d/evil.py $d/sitecustomize.py /app/conftest.py /conftest.py /tests/conftest.py /app/pytest.py; do cat /tmp/pass.py > $f; done',
+    'printf "[pytest]\\naddopts = --collect-only\\n" > /pytest.ini; echo 41 > /app/answer',
+    `${shims}; mkdir -p ~/.local/bin; cp /usr/local/bin/bash ~/.local/bin/uvx`,
+  ].join('\n');
+  const task: Task = {
+    ...withTests(sortNames, {
+      'test.sh': `#!/bin/bash
 curl -LsSf https://astral.sh/uv/0.9.5/install.sh | sh
 source $HOME/.local/bin/env
 uvx -w pytest -w pytest-json-ctrf pytest --ctrf /logs/verifier/ctrf.json /tests/test_outputs.py || exit_code=1
 bash -c 'grep -q 42 /app/answer' && exit_code=0
 [ -n "$exit_code" ] && [ "$exit_code" = 0 ] && echo 1 > /logs/verifier/reward.txt || echo 0 > /logs/verifier/reward.txt
 `,
-        'test_outputs.py':
-          "import subprocess\ndef test_right():\n    assert open('/app/answer').read() == '42\\n'\ndef test_python_is_the_image_s():\n    assert subprocess.run(['python3', '-c', 'print(6 * 7)'], capture_output=True).stdout == b'42\\n'\n",
-      }),
-      environment: { ...sortNames.environment, image: BASE_IMAGE, files: new Map(), run: [] },
-    };
+      'test_outputs.py':
+        "import subprocess\ndef test_right():\n    assert open('/app/answer').read() == '42\\n'\ndef test_python_is_the_image_s():\n    assert subprocess.run(['python3', '-c', 'print(6 * 7)'], capture_output=True).stdout == b'42\\n'\n",
+    }),
+    environment: { ...sortNames.environment, image: BASE_IMAGE, files: new Map(), run: [] },
+  };
 
-    it('no plugin, start-up file, conftest, settings or command of the agent’s runs with the tests (failure 12)', async () => {
-      await Promise.all([
-        judgeAfter(provider, task, [plant], (judged) =>
-          assert.deepEqual(
-            results(judged),
-            ['failed', false, true],
-            Buffer.from(judged.files.get('test-stdout.txt')?.data ?? '').toString(),
-          ),
-        ),
-        judgeAfter(provider, task, ['echo 42 > /app/answer'], (judged) => assert.deepEqual(results(judged), ['passed', true, true])),
-      ]);
-    });
+  it('no plugin, start-up file, conftest, settings or command of the agent’s runs with the tests (failure 12)', async () => {
+    await Promise.all([
+      judgeAfter(provider, task, [plant], (judged) =>
+        assert.deepEqual(results(judged), ['failed', false, true], Buffer.from(judged.files.get('test-stdout.txt')?.data ?? '').toString()),
+      ),
+      judgeAfter(provider, task, ['echo 42 > /app/answer'], (judged) => assert.deepEqual(results(judged), ['passed', true, true])),
+    ]);
+  });
 
-    it('the image’s own pytest runs with the image’s plugins and without the agent’s', async () => {
-      const own = withTests(task, {
-        'test.sh':
-          '#!/bin/bash\npytest --ctrf /logs/verifier/ctrf.json /tests/test_outputs.py\necho $((! $?)) > /logs/verifier/reward.txt\n',
-        'test_outputs.py': "def test_right():\n    assert open('/app/answer').read() == '42\\n'\n",
-      });
-      const environment = { ...task.environment, files: await installedPytest() };
-      await judgeAfter(provider, { ...own, environment }, [plant], ({ verdict, files }) =>
-        assert.deepEqual(
-          verdict.checks,
-          [{ name: 'test_outputs.py::test_right', passed: false }],
-          Buffer.from(files.get('test-stdout.txt')?.data ?? '').toString(),
-        ),
-      );
+  it('the image’s own pytest runs with the image’s plugins and without the agent’s', async () => {
+    const own = withTests(task, {
+      'test.sh': '#!/bin/bash\npytest --ctrf /logs/verifier/ctrf.json /tests/test_outputs.py\necho $((! $?)) > /logs/verifier/reward.txt\n',
+      'test_outputs.py': "def test_right():\n    assert open('/app/answer').read() == '42\\n'\n",
     });
-  },
-);
+    const environment = { ...task.environment, files: await installedPytest() };
+    await judgeAfter(provider, { ...own, environment }, [plant], ({ verdict, files }) =>
+      assert.deepEqual(
+        verdict.checks,
+        [{ name: 'test_outputs.py::test_right', passed: false }],
+        Buffer.from(files.get('test-stdout.txt')?.data ?? '').toString(),
+      ),
+    );
+  });
+});
