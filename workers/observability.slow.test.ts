@@ -143,7 +143,7 @@ describe('a rollout worker', () => {
     assert.deepEqual(now.activities, []);
     assert.deepEqual(
       [now.worker?.queue, now.worker?.slots, now.worker?.workflowPoller, now.temporal?.answers],
-      [TASK_QUEUE, 8, 'POLLING', true],
+      [TASK_QUEUE, 64, 'POLLING', true],
     );
     await mkdir(path.join(data, 'runs', 'abc', 'report'), { recursive: true });
     await writeFile(path.join(data, 'runs', 'abc', 'report', 'report.html'), 'the report');

@@ -53,12 +53,14 @@ export async function reasonOf(engine: Engine, error: unknown, user: string | un
 /** A shell in a container takes about so many processes and threads to start. */
 const startingProcesses = 16;
 
-/** The error that says so where the sandbox's processes fill its table. */
-async function processLimit(container: Docker.Container): Promise<InfrastructureError | undefined> {
+/** What runs in the sandbox fills its table of processes. */
+export class ProcessLimitError extends InfrastructureError {}
+
+async function processLimit(container: Docker.Container): Promise<ProcessLimitError | undefined> {
   const { pids_stats: pids } = (await container.stats({ stream: false, 'one-shot': true })) as {
     pids_stats?: { current?: number; limit?: number };
   };
   const { current = 0, limit = Infinity } = pids ?? {};
   if (current + startingProcesses < limit) return undefined;
-  return new InfrastructureError(`no shell starts in the sandbox: ${current} of ${limit} processes run in it`);
+  return new ProcessLimitError(`no shell starts in the sandbox: ${current} of ${limit} processes run in it`);
 }

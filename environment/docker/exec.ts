@@ -181,9 +181,16 @@ export class Supervisor {
             if (this.#pid === 0) return reject(new InfrastructureError(`no shell answers in the container within ${timeoutSec} s`));
             killing = this.kill(since);
             killing.then(() => {
-              timer = setTimeout(() => reject(silent()), graceMs);
               // The supervisor was killed before, perhaps, and its stream is held open by what lives on.
               void this.#look();
+              timer = setTimeout(() => {
+                // It waits for a place in the table of processes, which earlier commands' fill. Nothing but their end frees it.
+                killing = killProcesses(this.#engine.docker, this.#engine.container, 'all');
+                killing.then(() => {
+                  timer = setTimeout(() => reject(silent()), graceMs);
+                  void this.#look();
+                }, reject);
+              }, graceMs);
             }, reject);
           }, timeoutSec * 1000);
         }

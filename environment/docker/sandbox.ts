@@ -1,7 +1,7 @@
 /** A running container as a sandbox: commands, sessions, terminals, files. provider.ts makes and removes it. */
 import type Docker from 'dockerode';
 import { remove, typed } from './engine.ts';
-import { newEngine } from './container-state.ts';
+import { newEngine, ProcessLimitError } from './container-state.ts';
 import type { Engine } from './container-state.ts';
 import { Supervisor } from './exec.ts';
 import { getFiles, putFiles } from './files.ts';
@@ -129,7 +129,18 @@ export class DockerSandbox implements Sandbox {
   async #supervisor(user: string = this.#hooks.user): Promise<Supervisor> {
     const name = user === '' || user === '0' ? 'root' : user;
     const at = this.#idle.findIndex((supervisor) => supervisor.user === name && supervisor.usable);
-    return this.#idle.splice(at, at === -1 ? 0 : 1)[0] ?? (await Supervisor.open(this.#engine, name));
+    return this.#idle.splice(at, at === -1 ? 0 : 1)[0] ?? (await this.#openSupervisor(name));
+  }
+
+  /** A sandbox that earlier commands filled with processes is no outage: these end, as at a time limit, and the episode goes on. */
+  async #openSupervisor(user: string): Promise<Supervisor> {
+    try {
+      return await Supervisor.open(this.#engine, user);
+    } catch (error) {
+      if (!(error instanceof ProcessLimitError)) throw error;
+      await this.killAll();
+      return await Supervisor.open(this.#engine, user);
+    }
   }
 
   #release(supervisor: Supervisor): void {
