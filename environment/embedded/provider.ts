@@ -167,6 +167,7 @@ class EmbeddedSandbox implements Sandbox {
       throw new TaskError(`the embedded sandbox has no user but root, and was to run a command as ${options.user}; use the docker sandbox`);
     const milliseconds = Math.min(Math.max(1, Math.ceil(options.timeoutSec * 1000)), 2 ** 31 - 1);
     const clock = this.#clock;
+    const state = session?.passes(command) ? undefined : session;
     let env: Record<string, string> | undefined;
     const result = await clock.command(milliseconds, async () => {
       // A shell per command: its limits are part of the shell. A session carries its state over.
@@ -176,10 +177,10 @@ class EmbeddedSandbox implements Sandbox {
         env: { ...this.#env, ...options.env },
         defenseInDepth: false,
         sleep: (duration) => clock.sleep(duration),
-        customCommands: [noSqlite, boundedDiff, ...(session ? [session.command] : [])],
+        customCommands: [noSqlite, boundedDiff, ...(state ? [state.command] : [])],
         executionLimits: { ...limits, maxExecutionTimeMs: milliseconds },
       });
-      session?.attach(bash);
+      state?.attach(bash);
       const previous = session?.previousDir;
       const exhausted = new AbortController();
       try {
@@ -207,7 +208,8 @@ class EmbeddedSandbox implements Sandbox {
         `the embedded sandbox is stuck: a command took longer than the safety limit, although its work is bounded: ${command.slice(0, 200)}`,
       );
     const timedOut = clock.expired;
-    session?.done(env, timedOut);
+    if (state) state.done(env, timedOut);
+    else session?.passed(result.exitCode, timedOut);
     return {
       stdout: capText(result.stdout),
       stderr: timedOut ? '' : capText(result.stderr),

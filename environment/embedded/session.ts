@@ -9,6 +9,7 @@
  */
 import { decodeBytesToUtf8, parse } from 'just-bash';
 import type { Bash, Command, CommandNode, ScriptNode } from 'just-bash';
+import { isStateless } from './stateless.ts';
 
 type FunctionDefNode = Extract<CommandNode, { type: 'FunctionDef' }>;
 type StatementNode = ScriptNode['statements'][number];
@@ -25,7 +26,10 @@ const restoredOptions = ['allexport', 'errexit', 'noclobber', 'noglob', 'nounset
 interface Kept {
   readonly cwd: string;
   readonly previousDir: string | undefined;
+  /** Restores variables and options. */
   readonly prelude: string;
+  /** `$?` cannot be restored where options make the shell end of it, or show it. */
+  readonly quiet: boolean;
   readonly functions: ReadonlyMap<string, FunctionDefNode>;
 }
 
@@ -47,6 +51,25 @@ export class SessionState {
     return this.#kept?.previousDir;
   }
 
+  /**
+   * Whether the command neither needs nor changes what is kept but the directory and `$?`: it is then run as it is, and `passed` is told
+   * its exit code.
+   */
+  passes(command: string): boolean {
+    if (this.#kept && (this.#kept.prelude !== '' || this.#kept.functions.size > 0)) return false;
+    try {
+      return isStateless(parse(command));
+    } catch {
+      return false; // a syntax error: the shell says it
+    }
+  }
+
+  /** `ended`: the shell was killed with the command. */
+  passed(exitCode: number, ended: boolean): void {
+    if (ended) this.done(undefined, true);
+    else this.#status = exitCode;
+  }
+
   /** Makes the next script that `bash` runs, and it alone, restore and keep the state. */
   attach(bash: Bash): void {
     this.#script = this.#declared = undefined;
@@ -56,7 +79,8 @@ export class SessionState {
         if (this.#script) return { ast }; // a script within the script
         this.#script = ast;
         const functions = [...(this.#kept?.functions.values() ?? [])].map(statementOf);
-        const begin = this.#fresh ? parse(this.#kept?.prelude ?? '').statements : beginning;
+        const restore = [this.#kept?.prelude ?? '', this.#kept?.quiet || this.#status === 0 ? '' : `(exit ${this.#status})`];
+        const begin = [...(this.#fresh ? [] : beginning), ...parse(restore.filter(Boolean).join('\n')).statements];
         return { ast: { ...ast, statements: [...functions, ...begin, ...ast.statements, ...ending] } };
       },
     });
@@ -80,10 +104,11 @@ export class SessionState {
    * `ended`: the shell was killed with the command.
    */
   done(env: Readonly<Record<string, string>> | undefined, ended: boolean): void {
-    if (ended) this.#kept = undefined;
+    if (ended) [this.#kept, this.#status] = [undefined, 0];
     else if (env === undefined || this.#script === undefined)
       return; // without a script it had a syntax error
-    else this.#kept = this.#declared === undefined ? undefined : this.#keep(this.#script, this.#declared, env);
+    else if (this.#declared === undefined) [this.#kept, this.#status] = [undefined, 0];
+    else this.#kept = this.#keep(this.#script, this.#declared, env);
   }
 
   #keep(script: ScriptNode, declared: string, env: Readonly<Record<string, string>>): Kept {
@@ -95,19 +120,14 @@ export class SessionState {
     const shopts = (env['BASHOPTS'] ?? '').split(':').filter((option) => option !== '' && option !== 'globskipdots');
     const set = options.map((option) => `set -o ${option}`);
     // \`set -e\` would end the shell here, and leaves 0 behind anyway; \`set -x\` would show it.
-    const quiet = options.includes('errexit') || options.includes('xtrace') || this.#status === 0;
+    const quiet = options.includes('errexit') || options.includes('xtrace');
     const functions = new Map(this.#kept?.functions);
     for (const definition of definedIn(script.statements)) functions.set(definition.name, definition);
     return {
       cwd: env['PWD'] ?? '/',
       previousDir: env['OLDPWD'],
-      prelude: [
-        ...unset,
-        ...lines,
-        ...shopts.map((option) => `shopt -s ${option}`),
-        ...set,
-        ...(quiet ? [] : [`(exit ${this.#status})`]),
-      ].join('\n'),
+      prelude: [...unset, ...lines, ...shopts.map((option) => `shopt -s ${option}`), ...set].join('\n'),
+      quiet,
       functions,
     };
   }

@@ -33,7 +33,8 @@ export interface TestRunOptions {
 }
 
 const logs = '/logs/verifier';
-const testCommand = `bash -c "(/tests/test.sh) > ${logs}/test-stdout.txt 2>&1"`;
+const output = 'test-stdout.txt';
+const testCommand = `bash -c "(/tests/test.sh) > ${logs}/${output} 2>&1"`;
 /** Seconds. What is done around the tests, each by itself. */
 const limits = { prepare: 60, upload: 120, kit: 400, read: 120 } as const;
 /** Of one file of /logs/verifier. The tests' output keeps its beginning and its end. */
@@ -50,6 +51,8 @@ ${recreate(logs)}
 chmod 755 /logs && chmod 777 ${logs} || exit 1`;
 const resetTests = `${recreate('/tests')}
 chmod 755 /tests || exit 1`;
+/** Where no agent worked, what the image holds is all there can be. */
+const resetFresh = `rm -rf ${logs} && mkdir -p ${logs} && chmod 755 /logs && chmod 777 ${logs}`;
 
 /** The system's own commands before those that an agent put where people install theirs; `image_path` is what the image has. */
 const systemPath = 'image_path=$PATH; PATH=/usr/sbin:/usr/bin:/sbin:/bin:$PATH; export image_path PATH\n';
@@ -91,17 +94,22 @@ async function bringTests(options: TestRunOptions): Promise<TestShell> {
   const run = (command: string): Promise<void> => must(sandbox, command, failure, signal);
   const workdir = quote(task.workdir);
   // An agent that removed the workdir is judged all the same.
-  const reset = `${resetLogs}\nif [ ! -d ${workdir} ]; then rm -rf ${workdir}; mkdir -p ${workdir} || exit 1; fi`;
+  const agents = `${resetLogs}\nif [ ! -d ${workdir} ]; then rm -rf ${workdir}; mkdir -p ${workdir} || exit 1; fi`;
+  const reset = shared ? agents : `${resetFresh} && mkdir -p ${workdir}`;
   const { pytest } = testNeeds(task.tests);
   const tests = task.tests.size === 0 ? task.tests : uploadedTests(task, pytest);
   if (tests.size === 0) await run(reset);
   else {
-    await run(`${reset}\n${resetTests}`);
-    await within({ ...failure, seconds: limits.upload }, signal, () => sandbox.upload(tests, '/tests'));
-    await run('chmod +x /tests/test.sh');
+    await run(shared ? `${reset}\n${resetTests}` : `${reset} && rm -rf /tests && mkdir /tests`);
+    await within({ ...failure, seconds: limits.upload }, signal, () => sandbox.upload(runnable(tests), '/tests'));
   }
   if (shared) await requireUploaded(sandbox, task, tests);
   return within({ ...failure, seconds: limits.kit }, signal, () => bringKit({ task, sandbox, shared }, run));
+}
+
+function runnable(tests: FileTree): FileTree {
+  const script = tests.get('test.sh');
+  return script ? new Map([...tests, ['test.sh', { ...script, mode: script.mode | 0o111 }]]) : tests;
 }
 
 /** @returns whether they ran longer than the task allows */
@@ -130,10 +138,20 @@ async function checkKit({ task, sandbox }: TestRunOptions, files: FileTree): Pro
 
 async function readLogs({ task, sandbox, signal }: TestRunOptions): Promise<FileTree> {
   const failure = { type: 'DownloadVerifierDirError', action: `${task.id}: the results could not be read` };
+  const skipped = new Set<string>();
+  const read = (): Promise<FileTree> =>
+    within({ ...failure, seconds: limits.read }, signal, () =>
+      sandbox.download(logs, { maxFileBytes, onSkipped: (path) => skipped.add(path) }),
+    );
+  const files = await read();
+  if (!skipped.has(output) && (files.get(output)?.data.length ?? 0) <= maxOutputBytes) return files;
   const half = maxOutputBytes / 2;
-  const output = quote(`${logs}/test-stdout.txt`);
-  const cut = `f=${output}; if [ -f $f ] && [ ! -L $f ] && [ "$(wc -c < $f)" -gt ${maxOutputBytes} ]; then
-{ head -c ${half} $f; printf '\\n[output omitted]\\n'; tail -c ${half} $f; } > $f.cut && mv $f.cut $f; fi`;
-  await must(sandbox, cut, failure, signal);
-  return within({ ...failure, seconds: limits.read }, signal, () => sandbox.download(logs, { maxFileBytes, onSkipped: () => undefined }));
+  const file = `${logs}/${output}`;
+  await must(
+    sandbox,
+    `{ head -c ${half} ${file}; printf '\\n[output omitted]\\n'; tail -c ${half} ${file}; } > ${file}.cut && mv ${file}.cut ${file}`,
+    failure,
+    signal,
+  );
+  return read();
 }

@@ -39,14 +39,18 @@ export function checkedJob(input: TaskEpisodesInput): EpisodesConfig {
 export async function storedJob(data: string, directory: string | undefined): Promise<EpisodesConfig> {
   const place = directory === undefined ? await newestJob(data) : path.resolve(directory);
   const file = inputFile(place);
-  const text = await readFile(file, 'utf8').catch(() => undefined);
-  if (text === undefined) throw new UserError(`${place}: no job of \`npm run episodes\` in it; expected the folder of one`);
+  const text = await readFile(file, 'utf8').catch(({ message }: Error) => {
+    throw new UserError(`${place}: no job of \`npm run episodes\` in it, expected the folder of one (${message})`);
+  });
   return checkedJob(JSON.parse(text) as TaskEpisodesInput);
 }
 
 async function newestJob(data: string): Promise<string> {
   const folder = jobsFolder(data);
-  const names = await readdir(folder).catch(() => []);
+  const names = await readdir(folder).catch((error: NodeJS.ErrnoException) => {
+    if (error.code === 'ENOENT') return [];
+    throw error;
+  });
   const dated = await Promise.all(
     names.map(async (name) => ({
       name,
