@@ -20,6 +20,8 @@ describe('a stateless command', () => {
     ...[
       'printf -v x 1',
       "printf '-v' x 1",
+      "printf ''-v x 1",
+      'printf "-v" x 1',
       'f() { ls; }',
       '(ls)',
       'for i in 1; do ls; done',
@@ -56,5 +58,5 @@ it('a session keeps directory, variables and exit code over stateless commands',
     'ls',
   ])
     outputs.push((await shell.run(command, { timeoutSec: 10 })).stdout);
-  assert.deepEqual(outputs, ['', '', '2\n', '', '/app/sub\n', '', '', '', '1 1 /app/sub\n', '/app\n', 'names.txt\nsub\n']);
+  assert.deepEqual(outputs, ['', '', '2\n', '', '/app/sub\n', '', '', '', '1 1 /app/sub\n', '/app\n', 'empty\nmade.txt\nnames.txt\nsub\n']);
 });

@@ -38,15 +38,29 @@ function stateless(node: unknown): boolean {
   if (type !== undefined && !plain.has(type)) return false;
   if (rest['background'] === true || rest['deferredError'] !== undefined || rest['fdVariable'] !== undefined) return false;
   if (type === 'SimpleCommand') {
-    const [name, first] = [literal(rest['name']), literal((rest['args'] as readonly unknown[])[0])];
+    const name = literal(rest['name']);
     if ((rest['assignments'] as readonly unknown[]).length > 0 || name === undefined || !programs.has(name)) return false;
-    if (name === 'printf' && first?.startsWith('-') !== false) return false;
+    if (name === 'printf' && /^-|^$/.test(beginning((rest['args'] as readonly unknown[])[0]))) return false;
   }
   return Object.values(rest).every(stateless);
 }
 
+interface Part {
+  readonly type: string;
+  readonly value?: string;
+}
+function partsOf(word: unknown): readonly Part[] {
+  return (word as { readonly parts?: readonly Part[] } | null | undefined)?.parts ?? [];
+}
+
 /** The text of a word of one literal. */
 function literal(word: unknown): string | undefined {
-  const [part, ...more] = (word as { readonly parts?: readonly { readonly type: string; readonly value?: string }[] } | null)?.parts ?? [];
+  const [part, ...more] = partsOf(word);
   return part?.type === 'Literal' && more.length === 0 ? part.value : undefined;
+}
+
+/** What a word begins with, quoted or not; '' where that is not known. */
+function beginning(word: unknown): string {
+  const [part] = partsOf(word);
+  return part?.value ?? partsOf(part)[0]?.value ?? '';
 }
