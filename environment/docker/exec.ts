@@ -175,23 +175,22 @@ export class Supervisor {
         onAbort = () => reject(abortReason(signal));
         signal?.addEventListener('abort', onAbort, { once: true });
         watch = setInterval(() => void this.#look(), watchMs);
+        const strike = (blow: Promise<void>, ifSilent: () => void): void => {
+          killing = blow;
+          blow.then(() => {
+            // The supervisor was killed before, perhaps, and its stream is held open by what lives on.
+            void this.#look();
+            timer = setTimeout(ifSilent, graceMs);
+          }, reject);
+        };
         if (timeoutSec * 1000 < 2 ** 31) {
           timer = setTimeout(() => {
             // Nothing of the agent's runs in a supervisor that has not said who it is.
             if (this.#pid === 0) return reject(new InfrastructureError(`no shell answers in the container within ${timeoutSec} s`));
-            killing = this.kill(since);
-            killing.then(() => {
-              // The supervisor was killed before, perhaps, and its stream is held open by what lives on.
-              void this.#look();
-              timer = setTimeout(() => {
-                // It waits for a place in the table of processes, which earlier commands' fill. Nothing but their end frees it.
-                killing = killProcesses(this.#engine.docker, this.#engine.container, 'all');
-                killing.then(() => {
-                  timer = setTimeout(() => reject(silent()), graceMs);
-                  void this.#look();
-                }, reject);
-              }, graceMs);
-            }, reject);
+            strike(this.kill(since), () => {
+              // It waits for a place in the table of processes, which earlier commands' fill. Nothing but their end frees it.
+              strike(killProcesses(this.#engine.docker, this.#engine.container, 'all'), () => reject(silent()));
+            });
           }, timeoutSec * 1000);
         }
         if (this.#usable) this.#stream.write(text(++this.#count));
