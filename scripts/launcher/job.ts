@@ -2,13 +2,7 @@
 import { copyFile, mkdir, readdir, readFile, stat, writeFile } from 'node:fs/promises';
 import path from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
-import {
-  defaultPayloadConverter,
-  WorkflowExecutionAlreadyStartedError,
-  WorkflowFailedError,
-  type Client,
-  type WorkflowHandle,
-} from '@temporalio/client';
+import { defaultPayloadConverter, WorkflowExecutionAlreadyStartedError, type Client, type WorkflowHandle } from '@temporalio/client';
 import { UserError } from '../../environment/errors.ts';
 import { openStore } from '../../records/artifacts.ts';
 import { inputFile } from '../../records/job-folder.ts';
@@ -22,6 +16,7 @@ import { job as jobQuery, resume } from '../../workflows/messages.ts';
 import type { PendingTrial } from '../job-view.ts';
 import { jobView } from '../job-view.ts';
 import type { LiveTable } from '../live-table.ts';
+import { workflowOutcome } from './outcome.ts';
 
 /** Where jobs of the data folder are, unless they are told otherwise. */
 export const jobsFolder = (data: string): string => path.join(data, 'jobs');
@@ -114,21 +109,9 @@ export async function followJob(
 }
 
 async function outcomeOf(handle: WorkflowHandle): Promise<JobOutcome> {
-  for (;;) {
-    try {
-      const { result } = (await handle.result()) as TaskEpisodesResult;
-      return { ok: true, result: jobResultSchema.parse(await openStore().readJson(result)) };
-    } catch (error) {
-      if (error instanceof WorkflowFailedError) {
-        const messages: string[] = [];
-        for (let cause: unknown = error; cause instanceof Error; cause = cause.cause) messages.push(cause.message);
-        return { ok: false, message: messages.at(-1) ?? error.message };
-      }
-      if (error instanceof Error && error.name === 'ZodError') throw error;
-      // The server restarts, or the network does.
-      await sleep(1000);
-    }
-  }
+  const outcome = await workflowOutcome<TaskEpisodesResult>(handle);
+  if (!outcome.ok) return { ok: false, message: outcome.causes.at(-1) ?? outcome.causes[0] };
+  return { ok: true, result: jobResultSchema.parse(await openStore().readJson(outcome.result.result)) };
 }
 
 async function pendingTrials(client: Client, workflowId: string): Promise<PendingTrial[]> {

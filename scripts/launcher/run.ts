@@ -2,13 +2,7 @@
 import { copyFile, mkdir, readFile } from 'node:fs/promises';
 import path from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
-import {
-  defaultPayloadConverter,
-  WorkflowExecutionAlreadyStartedError,
-  WorkflowFailedError,
-  type Client,
-  type WorkflowHandle,
-} from '@temporalio/client';
+import { defaultPayloadConverter, WorkflowExecutionAlreadyStartedError, type Client, type WorkflowHandle } from '@temporalio/client';
 import type { temporal } from '@temporalio/proto';
 import { UserError } from '../../environment/errors.ts';
 import { canonicalJson } from '../../records/canonical-json.ts';
@@ -17,14 +11,12 @@ import { TASK_QUEUE, type RunProgress, type TrainingRunInput, type TrainingRunRe
 import { resolveConfig } from '../../workflows/profiles.ts';
 import type { LiveActivity, LiveTable } from '../live-table.ts';
 import type { LaunchOptions } from './options.ts';
+import { workflowOutcome } from './outcome.ts';
 import { readState, updateState } from './state.ts';
 
 const WORKFLOW_TYPE = 'trainingRun';
 /** More than that are looked up in the UI. */
 const MOST_OPEN_RUNS = 20;
-
-/** Between the end of an execution and the reset that takes it up (launcher/resume.ts). */
-const RESET_PATIENCE_MS = 2_000;
 
 export interface StartedRun {
   readonly handle: WorkflowHandle;
@@ -134,30 +126,8 @@ export async function followRun(
 }
 
 async function outcomeOf(handle: WorkflowHandle): Promise<RunOutcome> {
-  for (;;) {
-    try {
-      return { ok: true, result: (await handle.result()) as TrainingRunResult };
-    } catch (error) {
-      if (error instanceof WorkflowFailedError) {
-        // Someone reset the run: another execution goes on with it.
-        await sleep(RESET_PATIENCE_MS);
-        if (await isOpen(handle)) continue;
-        const messages: string[] = [];
-        for (let cause: unknown = error.cause ?? error; cause instanceof Error; cause = cause.cause) messages.push(cause.message);
-        return { ok: false, message: [...new Set(messages)].join(': ') };
-      }
-      // The server may be restarting under us; a run that does not exist is the only answer that cannot change.
-      if (error instanceof Error && error.name === 'WorkflowNotFoundError') return { ok: false, message: error.message };
-      await sleep(1000);
-    }
-  }
-}
-
-async function isOpen(handle: WorkflowHandle): Promise<boolean> {
-  return await handle.describe().then(
-    ({ status }) => status.name === 'RUNNING',
-    () => false,
-  );
+  const outcome = await workflowOutcome<TrainingRunResult>(handle);
+  return outcome.ok ? outcome : { ok: false, message: [...new Set(outcome.causes)].join(': ') };
 }
 
 /** Pending activities of the run and of its open children, two levels deep (stage → episode batch). */
