@@ -1,0 +1,61 @@
+// The TensorFlow addon of Terminal-RSI: tfjs-node's own binding, with one method more.
+//
+//   addFunction(bytes: Uint8Array): void   registers a serialized FunctionDef in the eager context
+//
+// A registered function runs by its name through `executeOp` like any operation. That is how a whole training step or
+// decode step becomes one call (policy/engine/). tfjs-node's sources are compiled here as they are: they are included
+// instead of linked, so that their module and ours are one.
+#include <node_api.h>
+
+// tfjs-node registers its module at the end of tfjs_binding.cc; ours, below, calls its initialiser instead.
+#undef NAPI_MODULE
+#define NAPI_MODULE(name, initialiser)
+#include "binding/tfjs_binding.cc"
+#undef NAPI_MODULE
+
+namespace terminal_rsi {
+
+// The context is a private member. An explicit instantiation may name private members, and its friend may use them.
+template <auto Member>
+struct ContextMember {
+  friend TFE_Context *ContextOf(tfnodejs::TFJSBackend &backend) { return backend.*Member; }
+};
+TFE_Context *ContextOf(tfnodejs::TFJSBackend &backend);
+template struct ContextMember<&tfnodejs::TFJSBackend::tfe_context_>;
+
+napi_value AddFunction(napi_env env, napi_callback_info info) {
+  size_t count = 1;
+  napi_value argument;
+  bool is_typed_array = false;
+  if (napi_get_cb_info(env, info, &count, &argument, nullptr, nullptr) != napi_ok || count != 1 ||
+      napi_is_typedarray(env, argument, &is_typed_array) != napi_ok || !is_typed_array) {
+    napi_throw_type_error(env, nullptr, "addFunction: expected a Uint8Array");
+    return nullptr;
+  }
+  napi_typedarray_type type;
+  size_t length;
+  void *data;
+  napi_get_typedarray_info(env, argument, &type, &length, &data, nullptr, nullptr);
+  if (type != napi_uint8_array) {
+    napi_throw_type_error(env, nullptr, "addFunction: expected a Uint8Array");
+    return nullptr;
+  }
+  void *backend = nullptr;
+  napi_get_instance_data(env, &backend);
+  TF_Status *status = TF_NewStatus();
+  TFE_ContextAddFunctionDef(ContextOf(*static_cast<tfnodejs::TFJSBackend *>(backend)), static_cast<const char *>(data), length, status);
+  if (TF_GetCode(status) != TF_OK) napi_throw_error(env, nullptr, TF_Message(status));
+  TF_DeleteStatus(status);
+  return nullptr;
+}
+
+napi_value Initialise(napi_env env, napi_value exports) {
+  exports = tfnodejs::InitTFNodeJSBinding(env, exports);
+  napi_property_descriptor method = {"addFunction", nullptr, AddFunction, nullptr, nullptr, nullptr, napi_default, nullptr};
+  napi_define_properties(env, exports, 1, &method);
+  return exports;
+}
+
+}  // namespace terminal_rsi
+
+NAPI_MODULE_INIT() { return terminal_rsi::Initialise(env, exports); }
