@@ -15,7 +15,7 @@ const codec: EpisodeCodec = {
   endOfTurn: 256,
   prompt: (harness, instruction, runbook) => [harness === 'shell' ? 257 : 258, ...bytes(runbook ?? ''), ...bytes(instruction), 259],
   observation: (text, maxTokens) => [260, ...bytes(text).slice(0, maxTokens), 259],
-  reply: (text) => [...bytes(text), 256],
+  reply: (_harness, text) => [...bytes(text), 256],
   decode: (tokens) => Buffer.from(tokens.filter((token) => token < 256)).toString('utf8'),
 };
 const provider = new EmbeddedProvider();

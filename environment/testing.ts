@@ -61,7 +61,7 @@ export const letterCodec: EpisodeCodec = {
   endOfTurn: end,
   prompt: (harness, instruction) => [...encode(`${harness}:${instruction}`), agent],
   observation: (text, maxTokens) => [observed, ...encode(text).slice(0, maxTokens), agent],
-  reply: (text) => [...encode(text), end],
+  reply: (_harness, text) => [...encode(text), end],
   decode: (tokens) => String.fromCharCode(...tokens.filter((token) => token !== end).map((token) => token - 3)),
 };
 function encode(text: string): number[] {
@@ -79,7 +79,7 @@ export class ScriptedSampler implements Sampler {
   }
 
   sample(request: SampleRequest): Promise<SampleResult> {
-    const reply = letterCodec.reply(this.#replies[this.requests.length] ?? 'exit');
+    const reply = letterCodec.reply('shell', this.#replies[this.requests.length] ?? 'exit');
     this.requests.push(request);
     const tokens = reply.slice(0, request.maxTokens);
     const logprobs = tokens.map((_, index) => -0.25 * (index + 1));

@@ -267,10 +267,14 @@ export interface EpisodeCodec {
   /** Tokens of an observation (cut to at most `maxTokens`) and the marker after which the agent speaks again. */
   observation(text: string, maxTokens: number): number[];
   /** Tokens of an agent reply including the end-of-turn token; for replayed commands only, never for sampled ones. */
-  reply(text: string): number[];
+  reply(harness: HarnessName, text: string): number[];
   /** Text of sampled agent tokens, without the end-of-turn token. */
   decode(tokens: readonly number[]): string;
+  /** What of a reply's text is to be executed, where that is not all of it: a chat model puts its command into a fence. */
+  action?(harness: HarnessName, text: string): string;
   readonly endOfTurn: number;
+  /** All tokens that end a turn, where there are more than that one. */
+  readonly stopTokens?: readonly number[] | undefined;
 }
 
 export interface SampleRequest {
@@ -283,14 +287,25 @@ export interface SampleRequest {
   /** Seed of this turn's uniforms (unsigned 32 bit). */
   readonly seed: number;
   readonly maxTokens: number;
+  /** 0: greedy. */
   readonly temperature: number;
+  /** Draw from this many of the most probable tokens only. */
+  readonly topK?: number | undefined;
+  /** Draw from the fewest tokens, the most probable first, that hold this share of what top-k left (nucleus). */
+  readonly topP?: number | undefined;
+  /** Tokens that end the turn besides the policy's end-of-turn. */
+  readonly stopTokens?: readonly number[] | undefined;
+  /** Milliseconds after which the request fails and its session is over. */
+  readonly timeoutMs?: number | undefined;
 }
 export interface SampleResult {
-  /** Sampled tokens, the end-of-turn token included when the agent gave it. */
+  /** Sampled tokens, the end-of-turn or stop token included when the agent gave it. */
   readonly tokens: number[];
   /** Natural-log probabilities of those tokens under the distribution they were sampled from. Same length as `tokens`. */
   readonly logprobs: number[];
-  readonly stopReason: 'end-of-turn' | 'max-tokens' | 'context';
+  /** The same under the policy itself: temperature 1, no cuts. */
+  readonly policyLogprobs?: number[];
+  readonly stopReason: 'end-of-turn' | 'stop-token' | 'max-tokens' | 'context';
 }
 /** Where a rollout gets its tokens: the trainer's HTTP sampler in a run, a script in a test. */
 export interface Sampler {

@@ -22,7 +22,7 @@ test('the shipped base policy is in Hugging Face layout, loads as an actor and a
   assert.equal(parameterCount(critic) - parameterCount(actor), actor.config.hidden_size);
   const codec = loadCodec(base);
   const command = 'grep error data/lake.log > docs/moon.txt';
-  assert.equal(codec.decode(codec.reply(command).slice(0, -1)), command);
+  assert.equal(codec.decode(codec.reply('shell', command).slice(0, -1)), command);
   disposeModel(actor);
   disposeModel(critic);
 });

@@ -133,7 +133,7 @@ function encode(codec: EpisodeCodec, { harness, instruction, turns }: Demonstrat
     }
   };
   for (const { reply, observation } of turns) {
-    append(codec.reply(reply), 1);
+    append(codec.reply(harness, reply), 1);
     if (observation !== undefined) append(codec.observation(observation, OBSERVATION_TOKENS), 0);
   }
   return { tokens, mask };

@@ -1,62 +1,28 @@
 /**
- * The one place that knows how an episode is laid out in tokens:
- *
- *     prompt       <|bos|> (<|shell|>, <|script|> or <|terminus|>) [<|runbook|> text] <|task|> instruction <|agent|>
- *     reply        text <|end|>
- *     observation  <|obs|> text <|agent|>
- *
- * An episode is prompt, reply, observation, reply, … in one append-only sequence.
+ * The one place that knows how an episode is laid out in tokens: prompt, reply, observation, reply, … in one append-only sequence. Policies
+ * that we train from scratch have special tokens for the parts (codec/markers.ts), models from elsewhere a chat template (codec/chat.ts).
  */
 import { join } from 'node:path';
 import { UserError } from '../environment/errors.ts';
-import type { EpisodeCodec, HarnessName } from '../environment/types.ts';
-import { loadTokenizer, type PolicyTokenizer } from './tokenizer.ts';
-
-/** What stands for the middle of an observation that was cut. */
-const ELISION = '\n...\n';
+import type { EpisodeCodec } from '../environment/types.ts';
+import { readChatTemplate } from './chat-template.ts';
+import { chatCodec, readStopTokens } from './codec/chat.ts';
+import { LAYOUT_MARKERS, markerCodec } from './codec/markers.ts';
+import { loadTokenizer } from './tokenizer.ts';
 
 /**
- * The codec of a policy directory. Throws UserError if its tokenizer lacks one of the layout's markers; `<|terminus|>` is asked for only by the
- * prompt of that harness, because policies that never saw it lack it.
+ * The codec of a policy directory: that of our markers where its tokenizer has them, else that of its chat template. Throws UserError where it
+ * has neither, and for files that cannot be read.
  */
 export function loadCodec(policyDirectory: string): EpisodeCodec {
-  return createCodec(loadTokenizer(policyDirectory), join(policyDirectory, 'tokenizer.json'));
-}
-
-/** The codec over a tokenizer. `place` names it in errors. */
-export function createCodec(tokenizer: PolicyTokenizer, place: string): EpisodeCodec {
-  const marker = (content: string): number => {
-    const id = tokenizer.special(content);
-    if (id === undefined) throw new UserError(`${place}: special token ${content} is missing, expected it among added_tokens`);
-    return id;
-  };
-  const [bos, runbookMarker, task, agent, obs, end] = ['<|bos|>', '<|runbook|>', '<|task|>', '<|agent|>', '<|obs|>', '<|end|>'].map(
-    marker,
-  ) as [number, number, number, number, number, number];
-  const [shell, script] = [marker('<|shell|>'), marker('<|script|>')];
-  const harnessMarker = (harness: HarnessName): number => (harness === 'terminus' ? marker('<|terminus|>') : { shell, script }[harness]);
-  const elision = tokenizer.encode(ELISION);
-  return {
-    endOfTurn: end,
-    prompt: (harness, instruction, runbook) => [
-      bos,
-      harnessMarker(harness),
-      ...(runbook === undefined ? [] : [runbookMarker, ...tokenizer.encode(runbook)]),
-      task,
-      ...tokenizer.encode(instruction),
-      agent,
-    ],
-    observation: (text, maxTokens) => [obs, ...cutMiddle(tokenizer.encode(text), maxTokens, elision), agent],
-    reply: (text) => [...tokenizer.encode(text), end],
-    decode: (tokens) => tokenizer.decode(tokens.at(-1) === end ? tokens.slice(0, -1) : tokens),
-  };
-}
-
-/** At most `maximum` tokens: the beginning and the end, where a terminal's output says most, around an elision mark. */
-function cutMiddle(tokens: readonly number[], maximum: number, elision: readonly number[]): readonly number[] {
-  if (tokens.length <= maximum) return tokens;
-  const kept = maximum - elision.length;
-  if (kept < 2) return tokens.slice(0, maximum);
-  const head = Math.ceil(kept / 2);
-  return [...tokens.slice(0, head), ...elision, ...tokens.slice(tokens.length - (kept - head))];
+  const tokenizer = loadTokenizer(policyDirectory);
+  const place = join(policyDirectory, 'tokenizer.json');
+  const missing = LAYOUT_MARKERS.filter((marker) => tokenizer.special(marker) === undefined);
+  if (missing.length === 0) return markerCodec(tokenizer, place);
+  const template = readChatTemplate(policyDirectory);
+  if (template) return chatCodec(tokenizer, template, readStopTokens(policyDirectory, tokenizer));
+  throw new UserError(
+    `${policyDirectory}: no layout for episodes. Expected a chat template (chat_template.jinja, or chat_template in tokenizer_config.json), or ` +
+      `the special tokens of our own layout in ${place}, of which ${missing.join(' ')} ${missing.length === 1 ? 'is' : 'are'} missing`,
+  );
 }

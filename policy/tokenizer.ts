@@ -32,6 +32,8 @@ export interface PolicyTokenizer {
   decode(ids: readonly number[]): string;
   /** The id of a special token, e.g. `<|end|>`; undefined where the tokenizer has none of that name. */
   special(content: string): number | undefined;
+  /** All of them, the ordinary tokens among added_tokens too, by what they are written as. */
+  readonly added: ReadonlyMap<string, number>;
 }
 
 /** Reads `tokenizer.json` of a policy directory. Throws UserError with the path, what was found and what was expected. */
@@ -69,6 +71,7 @@ export function createTokenizer(json: TokenizerJson, place: string): PolicyToken
         }),
       ).toString('utf8'),
     special: (content) => special.get(content),
+    added: special,
   };
 }
 

@@ -5,6 +5,7 @@
 import OpenAI, { APIConnectionError, APIConnectionTimeoutError, APIError, APIUserAbortError } from 'openai';
 import { InfrastructureError, TaskError, UserError } from '../errors.ts';
 import type { Agent, Reply } from './agent.ts';
+import { commandsIn } from './chat-reply.ts';
 import { explainHarness } from './prompts.ts';
 
 export interface EndpointOptions {
@@ -77,8 +78,7 @@ export function endpointAgent(options: EndpointOptions): Agent {
           const text = choice.message.content ?? '';
           messages.push({ role: 'assistant', content: text });
           if (choice.finish_reason === 'length') return { text, stop: 'output-length' };
-          const action = harness === 'terminus' ? text : unwrap(text);
-          return action === text ? { text } : { text, action };
+          return { text, action: commandsIn(harness, text) };
         },
         observe(text) {
           messages.push({ role: 'user', content: text });
@@ -93,12 +93,6 @@ export function endpointAgent(options: EndpointOptions): Agent {
       };
     },
   };
-}
-
-/** The command in a reply of a model that thinks aloud or puts code into a fence, whatever it was told. */
-function unwrap(text: string): string {
-  const said = text.replace(/^\s*<think>.*?<\/think>/s, '');
-  return /^[ \t]*```[^\n`]*\n(.*?)\n?^[ \t]*```/ms.exec(said)?.[1] ?? said;
 }
 
 function wantsOtherLimit(error: unknown): boolean {

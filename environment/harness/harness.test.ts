@@ -54,9 +54,9 @@ describe('runEpisode', () => {
     const { tokens, record } = await play(sampler);
     const [prompt, first, observed, second] = [
       letterCodec.prompt('shell', task.instruction),
-      letterCodec.reply('echo a'),
+      letterCodec.reply('shell', 'echo a'),
       letterCodec.observation('a', 100),
-      letterCodec.reply('exit'),
+      letterCodec.reply('shell', 'exit'),
     ];
     assert.deepEqual(tokens.tokens, [...prompt, ...first, ...observed, ...second]);
     assert.deepEqual(tokens.turnIds, [...prompt.map(() => -1), ...first.map(() => 0), ...observed.map(() => -1), ...second.map(() => 1)]);
@@ -203,7 +203,7 @@ describe('interact', () => {
       [0, 1, 2, 3],
     );
     const asked = sampler.requests.map((request) => request.tokens);
-    assert.deepEqual(asked[2], [...(asked[1] ?? []), ...letterCodec.reply('exit'), ...letterCodec.observation('next', Infinity)]);
+    assert.deepEqual(asked[2], [...(asked[1] ?? []), ...letterCodec.reply('shell', 'exit'), ...letterCodec.observation('next', Infinity)]);
   });
 });
 

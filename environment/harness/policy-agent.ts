@@ -25,6 +25,7 @@ export interface PolicyAgentOptions {
 /** Replies throw InfrastructureError (sampler), the signal's reason, or Error when the sampler breaks its contract. */
 export function policyAgent(options: PolicyAgentOptions): Agent {
   const { sampler, policy, codec, limits, contextLength, temperature } = options;
+  const stops = codec.stopTokens ?? [codec.endOfTurn];
   return {
     name: `policy:${policy}`,
     open({ episodeId, harness }) {
@@ -33,15 +34,21 @@ export function policyAgent(options: PolicyAgentOptions): Agent {
         const room = contextLength - record.length;
         const maxTokens = Math.min(limits.maxTokensPerTurn, room);
         const result = await sampler.sample(
-          { sessionId: episodeId, policy, tokens: [...record.tokens], seed: options.turnSeed(turn), maxTokens, temperature },
+          {
+            ...{ sessionId: episodeId, policy, tokens: [...record.tokens], seed: options.turnSeed(turn), maxTokens, temperature },
+            ...(codec.stopTokens ? { stopTokens: codec.stopTokens } : {}),
+          },
           signal,
         );
-        checkSample(result.tokens, result.stopReason === 'end-of-turn', maxTokens, codec.endOfTurn, turn);
+        const ended = result.stopReason === 'end-of-turn' || result.stopReason === 'stop-token';
+        checkSample(result.tokens, { ended, maxTokens, stops, turn });
         record.appendAgent(turn, result.tokens, result.logprobs);
         const full = result.stopReason === 'context' || (result.stopReason === 'max-tokens' && maxTokens === room);
+        const text = codec.decode(result.tokens);
         return {
-          text: codec.decode(result.tokens),
-          ...(result.stopReason === 'end-of-turn' ? {} : { stop: full ? 'context' : 'output-length' }),
+          text,
+          ...(codec.action ? { action: codec.action(harness, text) } : {}),
+          ...(ended ? {} : { stop: full ? 'context' : 'output-length' }),
         };
       };
       return tokenConversation({
@@ -53,10 +60,13 @@ export function policyAgent(options: PolicyAgentOptions): Agent {
   };
 }
 
-function checkSample(tokens: readonly number[], ended: boolean, maxTokens: number, endOfTurn: number, turn: number): void {
+function checkSample(
+  tokens: readonly number[],
+  { ended, maxTokens, stops, turn }: { ended: boolean; maxTokens: number; stops: readonly number[]; turn: number },
+): void {
   if (tokens.length === 0 || tokens.length > maxTokens)
     throw new Error(`turn ${turn}: the sampler returned ${tokens.length} tokens; expected 1 to ${maxTokens}`);
-  const first = tokens.indexOf(endOfTurn);
+  const first = tokens.findIndex((token) => stops.includes(token));
   if (first !== (ended ? tokens.length - 1 : -1)) {
     throw new Error(
       `turn ${turn}: end-of-turn is at position ${first} of ${tokens.length} sampled tokens; expected ${ended ? 'it to be the last token' : 'none'}`,

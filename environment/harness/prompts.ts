@@ -1,4 +1,4 @@
-/** What an agent that was not trained on the harness is told about it. The trained policy knows it by its marker (policy/codec.ts). */
+/** What a chat model is told about the harness (chat-reply.ts reads its replies). Policies of our own layout know it by its marker (policy/codec/markers.ts). */
 import type { HarnessName } from '../types.ts';
 
 const TASK =
@@ -6,13 +6,26 @@ const TASK =
 
 const SHELL = `${TASK}
 
-Each of your replies is one bash command, and nothing else: no explanation, no prompt sign. It may span lines. It runs in a shell that stays open, so directory, variables and background jobs last from one reply to the next. You are shown its stdout, its stderr, and its exit status where that is not 0. Nothing can be typed into a running command, and one that takes too long is killed, so start no editors, pagers or other interactive programs; start what has to go on running in the background.
+Each of your replies holds one bash command, in a fenced block:
 
-When the task is done, reply with the single word exit.`;
+\`\`\`bash
+ls -la
+\`\`\`
+
+It may span lines. Only the first block of a reply is run. It runs in a shell that stays open, so directory, variables and background jobs last from one reply to the next. You are shown its stdout, its stderr, and its exit status where that is not 0. Nothing can be typed into a running command, and one that takes too long is killed, so start no editors, pagers or other interactive programs; start what has to go on running in the background.
+
+When the task is done, let the command be the single word exit.`;
 
 const SCRIPT = `${TASK}
 
-Each of your replies is a list of bash commands, one a line, and nothing else: no explanation, no prompt signs, no command of several lines. They run in order in a shell that stays open, so directory, variables and background jobs last. You are shown the stdout, the stderr and the exit status (where that is not 0) of each. Nothing can be typed into a running command, and one that takes too long is killed.
+Each of your replies holds a list of bash commands, one a line, in a fenced block:
+
+\`\`\`bash
+cd src
+wc -l *.txt > ../lines
+\`\`\`
+
+No command may span lines. They run in order in a shell that stays open, so directory, variables and background jobs last. You are shown the stdout, the stderr and the exit status (where that is not 0) of each. Nothing can be typed into a running command, and one that takes too long is killed.
 
 When the task is done, let the last line be the single word exit.`;
 

@@ -31,7 +31,7 @@ export function scriptedAgent(options: ScriptedAgentOptions): Agent {
         ...{ record, codec, harness, episodeId, contextLength, observationTokens: limits?.observationTokens ?? Infinity },
         ...(options.runbook === undefined ? {} : { runbook: options.runbook }),
         sample: (turn) => {
-          const tokens = codec.reply(text(turn));
+          const tokens = codec.reply(harness, text(turn));
           const logprobs = tokens.map(() => 0);
           record.appendAgent(turn, tokens, logprobs);
           return Promise.resolve({ text: text(turn) });

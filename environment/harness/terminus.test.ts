@@ -6,7 +6,7 @@ import { DockerProvider } from '../docker/provider.ts';
 import { EmbeddedProvider } from '../embedded/provider.ts';
 import { SandboxDiedError, TaskError } from '../errors.ts';
 import { fixture, letterCodec, noBaseImage, ScriptedSampler, testRunKey } from '../testing.ts';
-import type { Sandbox, Task, Terminal, TerminalOptions } from '../types.ts';
+import type { HarnessName, Sandbox, Task, Terminal, TerminalOptions } from '../types.ts';
 import type { Conversation } from './agent.ts';
 import { commandClock } from './clock.ts';
 import { interact } from './interact.ts';
@@ -178,7 +178,7 @@ describe('terminus', () => {
     const replies = [says([['ls\n']]), 'not JSON', `${says([['x'.repeat(500)]])}`];
     const sampler = new ScriptedSampler(replies);
     let written = 0;
-    const codec = { ...letterCodec, reply: (text: string) => (written++, letterCodec.reply(text)) };
+    const codec = { ...letterCodec, reply: (harness: HarnessName, text: string) => (written++, letterCodec.reply(harness, text)) };
     const agent = policyAgent({ sampler, policy: 'abc', codec, limits, contextLength: 100_000, temperature: 1, turnSeed: (turn) => turn });
     const conversation = agent.open({ episodeId: 'e', harness: 'terminus' });
     const { turns, stopReason } = await play(at(new Paper()), [], { conversation });
@@ -186,7 +186,7 @@ describe('terminus', () => {
     assert.deepEqual([stopReason, turns.length], ['output-length', 3]);
     assert.equal(
       agentTokens,
-      letterCodec.reply(replies[0] ?? '').length + letterCodec.reply(replies[1] ?? '').length + limits.maxTokensPerTurn,
+      letterCodec.reply('terminus', replies[0] ?? '').length + letterCodec.reply('terminus', replies[1] ?? '').length + limits.maxTokensPerTurn,
     );
     assert.equal(tokens?.turnIds.filter((turn) => turn === 2).length, limits.maxTokensPerTurn, 'the reply that was cut off');
     for (const request of sampler.requests) assert.deepEqual(tokens?.tokens.slice(0, request.tokens.length), request.tokens);
