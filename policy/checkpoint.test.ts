@@ -5,9 +5,10 @@ import { join } from 'node:path';
 import { after, describe, it } from 'node:test';
 import { tinyConfig } from '../tests/fixtures/tiny-config.ts';
 import { writeDirectoryAtomically } from './checkpoint-files.ts';
-import { loadModel, readConfig, readTokenizer, saveModel } from './checkpoint.ts';
+import { loadModel, readTokenizer, saveModel } from './checkpoint.ts';
+import { readConfig } from './model-config.ts';
 import { createModel, disposeModel, type Model } from './model.ts';
-import { readSafetensors, writeSafetensors } from './safetensors.ts';
+import { readSafetensors, type TensorEntry, writeSafetensors } from './safetensors.ts';
 import { tf } from './tensorflow.ts';
 
 const root = mkdtempSync(join(tmpdir(), 'checkpoint-'));
@@ -95,7 +96,7 @@ describe('policy and critic directories', () => {
     assert.equal(readFileSync(join(target, 'tokenizer.json'), 'utf8'), '{"version":"1.0"}');
   });
   it('are read from shards too, and with a stored copy of the tied output matrix', () => {
-    const directory = edited(actor, { tensors: (t) => t.set('lm_head.weight', { shape: [11, 8], data: new Float32Array(88) }) });
+    const directory = edited(actor, { tensors: (t) => t.set('lm_head.weight', t.get('model.embed_tokens.weight') as TensorEntry) });
     const all = [...readSafetensors(join(directory, 'model.safetensors'))];
     writeSafetensors(join(directory, 'a.safetensors'), new Map(all.slice(0, 5)));
     writeSafetensors(join(directory, 'b.safetensors'), new Map(all.slice(5)));
@@ -116,8 +117,12 @@ describe('policy and critic directories', () => {
       /model\.norm\.weight has shape \[4\], expected \[8\]/,
     );
     fails(edited(actor, { tensors: (t) => t.set('model.bias', { shape: [1], data: new Float32Array(1) }) }), /model\.bias has no place/);
-    fails(edited(actor, { config: { model_type: 'llama' } }), /config\.json: model_type is "llama", expected "qwen3"/);
-    fails(edited(actor, { config: { attention_bias: true } }), /attention_bias is true/);
+    fails(edited(actor, { config: { model_type: 'gpt2' } }), /config\.json: model_type is "gpt2", expected "qwen3" or "llama"/);
+    fails(edited(actor, { config: { attention_bias: true } }), /q_proj\.bias is missing, expected shape \[16\]/);
+    fails(
+      edited(actor, { tensors: (t) => t.set('lm_head.weight', { shape: [11, 8], data: new Float32Array(88) }) }),
+      /lm_head\.weight differs from model\.embed_tokens\.weight/,
+    );
     fails(edited(actor, { config: { hidden_size: null } }), /hidden_size is/);
   });
   it('may keep rope_theta where transformers 5 puts it', () => {

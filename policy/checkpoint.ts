@@ -1,60 +1,38 @@
 /**
- * Policies and critics on disk, in the layout of Hugging Face transformers: `config.json`, `model.safetensors`, and a policy's
- * `tokenizer.json`. Weights there are [out,in]; ours are [in,out] with query, key and value (and gate and up) side by side.
+ * Policies and critics on disk, in the layout of Hugging Face transformers: `config.json`, `model.safetensors` (or shards), and a policy's
+ * `tokenizer.json`. docs/checkpoints.md says what is supported. Here are the directories; policy/model-config.ts reads the configuration,
+ * policy/checkpoint-shards.ts the files, policy/checkpoint-layout.ts knows the names.
  */
 import { existsSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { UserError } from '../environment/errors.ts';
 import { writeDirectoryAtomically } from './checkpoint-files.ts';
-import { checkConfig, type Model, modelFromValues, parameterShapes } from './model-parameters.ts';
-import { readSafetensors, type TensorEntry, writeSafetensors } from './safetensors.ts';
+import { EMBEDDINGS, extract, OUTPUT_HEAD, place, type Placement, placements, VALUE_HEAD } from './checkpoint-layout.ts';
+import { openWeights, writeWeights } from './checkpoint-shards.ts';
+import type { FloatType } from './float-types.ts';
+import { configText, readConfig } from './model-config.ts';
+import { type Model, modelFromValues, parameterShapes } from './model-parameters.ts';
+import type { SafetensorsReader, TensorSource } from './safetensors.ts';
 import type { ModelConfig, ModelRole } from './types.ts';
 
-const VALUE_HEAD = 'value_head.weight';
-/** Files that make a directory a policy with text. */
-const TOKENIZER_FILES = ['tokenizer.json', 'tokenizer_config.json'];
+/** Files that make a directory a policy with text; only the first must be there. */
+const TOKENIZER_FILES = [
+  'tokenizer.json',
+  'tokenizer_config.json',
+  'special_tokens_map.json',
+  'added_tokens.json',
+  'generation_config.json',
+  'chat_template.jinja',
+] as const;
 /** Those files by name, in memory: the directory that a model was loaded from may be gone when it is saved. */
 export type TokenizerFiles = ReadonlyMap<string, Uint8Array>;
 
-/** One tensor of the file: where its values are in our parameters. */
-interface Placement {
-  readonly name: string;
-  readonly shape: readonly number[];
-  readonly parameter: string;
-  /** A matrix [out,in] that fills columns [column, column+out) of ours; undefined: the values are stored as ours are. */
-  readonly column?: number;
-}
+/** Number types of an export by their names in config.json. */
+export const EXPORT_TYPES = { float32: 'F32', bfloat16: 'BF16', float16: 'F16' } as const satisfies Record<string, FloatType>;
+export type ExportType = keyof typeof EXPORT_TYPES;
 
-function placements(config: ModelConfig, role: ModelRole): Placement[] {
-  const { vocab_size: V, hidden_size: D, intermediate_size: F, head_dim: Dh } = config;
-  const query = config.num_attention_heads * Dh;
-  const key = config.num_key_value_heads * Dh;
-  const list: Placement[] = [{ name: 'model.embed_tokens.weight', shape: [V, D], parameter: 'embed' }];
-  for (let i = 0; i < config.num_hidden_layers; i++) {
-    const add = (name: string, shape: number[], parameter: string, column?: number): void => {
-      list.push({
-        name: `model.layers.${i}.${name}.weight`,
-        shape,
-        parameter: `${i}.${parameter}`,
-        ...(column === undefined ? {} : { column }),
-      });
-    };
-    add('input_layernorm', [D], 'attnNorm');
-    add('self_attn.q_proj', [query, D], 'qkv', 0);
-    add('self_attn.k_proj', [key, D], 'qkv', query);
-    add('self_attn.v_proj', [key, D], 'qkv', query + key);
-    add('self_attn.q_norm', [Dh], 'qNorm');
-    add('self_attn.k_norm', [Dh], 'kNorm');
-    add('self_attn.o_proj', [D, query], 'o', 0);
-    add('post_attention_layernorm', [D], 'mlpNorm');
-    add('mlp.gate_proj', [F, D], 'gateUp', 0);
-    add('mlp.up_proj', [F, D], 'gateUp', F);
-    add('mlp.down_proj', [D, F], 'down', 0);
-  }
-  list.push({ name: 'model.norm.weight', shape: [D], parameter: 'norm' });
-  if (role === 'critic') list.push({ name: VALUE_HEAD, shape: [1, D], parameter: 'valueHead', column: 0 });
-  return list;
-}
+/** Values per file of a sharded export, in bytes: transformers 4's default. */
+const SHARD_BYTES = 5e9;
 
 /**
  * Reads a policy or critic. A critic from a policy directory takes over the trunk and gets a zero value head. Throws UserError naming
@@ -62,36 +40,52 @@ function placements(config: ModelConfig, role: ModelRole): Placement[] {
  */
 export function loadModel(directory: string, role: ModelRole): Model {
   const config = readConfig(directory);
-  const { tensors, source } = readWeights(directory);
-  if (role === 'actor' && tensors.has(VALUE_HEAD))
-    throw new UserError(`${source}: has ${VALUE_HEAD}, which makes it a critic, expected a policy`);
-  if (role === 'critic' && !tensors.has(VALUE_HEAD)) {
-    tensors.set(VALUE_HEAD, { shape: [1, config.hidden_size], data: new Float32Array(config.hidden_size) });
+  const weights = openWeights(directory);
+  try {
+    const list = placements(config, role);
+    checkTensors(weights, list, config, role);
+    return modelFromValues(config, role, (parameter, shape) => {
+      const values = new Float32Array(shape.reduce((a, b) => a * b, 1));
+      for (const placement of list.filter((p) => p.parameter === parameter && weights.shapes.has(p.name)))
+        place(placement, weights.read(placement.name), values, shape[1] ?? 1);
+      return values;
+    });
+  } finally {
+    weights.close();
   }
-  const shapes = parameterShapes(config, role);
-  const values = new Map([...shapes].map(([name, shape]) => [name, new Float32Array(shape.reduce((a, b) => a * b, 1))]));
-  for (const { name, shape, parameter, column } of placements(config, role)) {
-    const tensor = tensors.get(name);
-    if (tensor === undefined) throw new UserError(`${source}: tensor ${name} is missing, expected shape [${shape.join(',')}]`);
-    if (tensor.shape.join() !== shape.join()) {
-      throw new UserError(
-        `${source}: tensor ${name} has shape [${tensor.shape.join(',')}], expected [${shape.join(',')}] from config.json`,
-      );
-    }
-    const into = values.get(parameter) as Float32Array;
-    if (column === undefined) into.set(tensor.data);
-    else transposeInto(tensor.data, shape as [number, number], into, (shapes.get(parameter) as number[])[1] as number, column);
-    tensors.delete(name);
-  }
-  // Tied embeddings: some checkpoints store the output matrix a second time.
-  tensors.delete('lm_head.weight');
-  const left = [...tensors.keys()][0];
-  if (left !== undefined)
-    throw new UserError(`${source}: tensor ${left} has no place in a ${config.model_type} ${role} with this config.json`);
-  return modelFromValues(config, role, values);
 }
 
-/** The tokenizer of a policy directory. Throws UserError when there is none. */
+/** Everything is checked before the first value is read. */
+function checkTensors(weights: SafetensorsReader, list: readonly Placement[], config: ModelConfig, role: ModelRole): void {
+  const { path, shapes } = weights;
+  if (role === 'actor' && shapes.has(VALUE_HEAD))
+    throw new UserError(`${path}: has ${VALUE_HEAD}, which makes it a critic, expected a policy`);
+  const left = new Set(shapes.keys());
+  for (const { name, shape } of list) {
+    const found = shapes.get(name);
+    if (found === undefined && name === VALUE_HEAD) continue;
+    if (found === undefined) throw new UserError(`${path}: tensor ${name} is missing, expected shape [${shape.join(',')}]`);
+    if (found.join() !== shape.join()) {
+      throw new UserError(`${path}: tensor ${name} has shape [${found.join(',')}], expected [${shape.join(',')}] from config.json`);
+    }
+    left.delete(name);
+  }
+  if (config.tie_word_embeddings && left.has(OUTPUT_HEAD)) checkTied(weights);
+  for (const name of left) {
+    // A critic needs no output matrix; old Llama checkpoints store the rotary frequencies, which config.json gives too.
+    if (name === OUTPUT_HEAD || name.endsWith('.self_attn.rotary_emb.inv_freq')) continue;
+    throw new UserError(`${path}: tensor ${name} has no place in a ${config.model_type} ${role} with this config.json`);
+  }
+}
+
+/** Some checkpoints store tied embeddings a second time, as output matrix. One that differs would be a different model. */
+function checkTied(weights: SafetensorsReader): void {
+  const [embeddings, output] = [weights.read(EMBEDDINGS), weights.read(OUTPUT_HEAD)];
+  if (embeddings.length === output.length && embeddings.every((value, i) => value === output[i])) return;
+  throw new UserError(`${weights.path}: tensor ${OUTPUT_HEAD} differs from ${EMBEDDINGS}, expected a copy (tie_word_embeddings is true)`);
+}
+
+/** The tokenizer and chat template of a policy directory. Throws UserError when there is none. */
 export function readTokenizer(directory: string): TokenizerFiles {
   const found = TOKENIZER_FILES.filter((file) => existsSync(join(directory, file)));
   if (!found.includes('tokenizer.json'))
@@ -99,87 +93,36 @@ export function readTokenizer(directory: string): TokenizerFiles {
   return new Map(found.map((file) => [file, readFileSync(join(directory, file))]));
 }
 
+export interface SaveOptions {
+  readonly tokenizer?: TokenizerFiles;
+  /** How the values are stored; default float32, which loses nothing. */
+  readonly type?: ExportType;
+  /** More bytes of values than this are split into several files. */
+  readonly shardBytes?: number;
+}
+
 /** Writes a new directory in the layout that `loadModel` reads, all or nothing. A policy has a tokenizer beside its weights. */
-export function saveModel(model: Model, directory: string, options: { readonly tokenizer?: TokenizerFiles } = {}): void {
+export function saveModel(model: Model, directory: string, options: SaveOptions = {}): void {
+  const { tokenizer, type = 'float32', shardBytes = SHARD_BYTES } = options;
   const shapes = parameterShapes(model.config, model.role);
-  const values = new Map([...model.params].map(([name, p]) => [name, p.dataSync<'float32'>()]));
-  const tensors = new Map<string, TensorEntry>();
-  for (const { name, shape, parameter, column } of placements(model.config, model.role)) {
-    const from = values.get(parameter);
-    if (from === undefined) throw new Error(`parameter ${parameter}: not in the model (disposed?)`);
-    const width = (shapes.get(parameter) as number[])[1] as number;
-    const data = column === undefined ? from : transposeFrom(from, width, column, shape as [number, number]);
-    tensors.set(name, { shape, data });
+  // Query, key and value follow each other and come out of one parameter: its values are fetched once.
+  let fetched = '';
+  let values: Float32Array = new Float32Array();
+  const valuesOf = (name: string): Float32Array => {
+    if (name === fetched) return values;
+    const parameter = model.params.get(name);
+    if (parameter === undefined) throw new Error(`parameter ${name}: not in the model (disposed?)`);
+    fetched = name;
+    return (values = parameter.dataSync<'float32'>());
+  };
+  const tensors = new Map<string, TensorSource>();
+  for (const placement of placements(model.config, model.role)) {
+    const width = shapes.get(placement.parameter)?.[1] ?? 1;
+    tensors.set(placement.name, { shape: placement.shape, data: () => extract(placement, valuesOf(placement.parameter), width) });
   }
   writeDirectoryAtomically(directory, (temporary) => {
-    writeSafetensors(join(temporary, 'model.safetensors'), tensors);
-    writeFileSync(join(temporary, 'config.json'), `${JSON.stringify(model.config, null, 2)}\n`);
-    for (const [file, bytes] of options.tokenizer ?? []) writeFileSync(join(temporary, file), bytes);
+    writeWeights(temporary, tensors, { type: EXPORT_TYPES[type], shardBytes });
+    writeFileSync(join(temporary, 'config.json'), configText(model.config, type));
+    for (const [file, bytes] of tokenizer ?? []) writeFileSync(join(temporary, file), bytes);
   });
-}
-
-/** `config.json` of a policy or critic directory, checked. */
-export function readConfig(directory: string): ModelConfig {
-  const path = join(directory, 'config.json');
-  let raw: Record<string, unknown>;
-  try {
-    raw = JSON.parse(readFileSync(path, 'utf8')) as Record<string, unknown>;
-  } catch (error) {
-    throw new UserError(`${path}: ${(error as Error).message}, expected the configuration of a Hugging Face model`);
-  }
-  const expect = (field: string, allowed: readonly unknown[]): void => {
-    if (!allowed.includes(raw[field])) {
-      throw new UserError(
-        `${path}: ${field} is ${JSON.stringify(raw[field])}, expected ${allowed.map((a) => JSON.stringify(a) ?? 'none').join(' or ')}`,
-      );
-    }
-  };
-  expect('model_type', ['qwen3']);
-  expect('hidden_act', [undefined, 'silu']);
-  expect('attention_bias', [undefined, false]);
-  expect('use_sliding_window', [undefined, false]);
-  expect('rope_scaling', [undefined, null]);
-  const number = (field: keyof ModelConfig, otherwise?: unknown): number => (raw[field] ?? otherwise) as number;
-  const config: ModelConfig = {
-    architectures: (raw['architectures'] as string[] | undefined) ?? ['Qwen3ForCausalLM'],
-    model_type: 'qwen3',
-    vocab_size: number('vocab_size'),
-    hidden_size: number('hidden_size'),
-    intermediate_size: number('intermediate_size'),
-    num_hidden_layers: number('num_hidden_layers'),
-    num_attention_heads: number('num_attention_heads'),
-    num_key_value_heads: number('num_key_value_heads'),
-    head_dim: number('head_dim', number('hidden_size') / number('num_attention_heads')),
-    max_position_embeddings: number('max_position_embeddings'),
-    rms_norm_eps: number('rms_norm_eps'),
-    // transformers 5 moved it into rope_parameters.
-    rope_theta: number('rope_theta', (raw['rope_parameters'] as { rope_theta?: number } | undefined)?.rope_theta),
-    tie_word_embeddings: raw['tie_word_embeddings'] as boolean,
-    bos_token_id: number('bos_token_id'),
-    eos_token_id: number('eos_token_id'),
-    torch_dtype: 'float32',
-  };
-  checkConfig(config, path);
-  return config;
-}
-
-/** All tensors of `model.safetensors`, or of the shards that `model.safetensors.index.json` lists. */
-function readWeights(directory: string): { tensors: Map<string, TensorEntry>; source: string } {
-  const index = join(directory, 'model.safetensors.index.json');
-  const single = join(directory, 'model.safetensors');
-  if (existsSync(single) || !existsSync(index)) return { tensors: readSafetensors(single), source: single };
-  const { weight_map: shards } = JSON.parse(readFileSync(index, 'utf8')) as { weight_map: Record<string, string> };
-  const files = [...new Set(Object.values(shards))].sort();
-  return { tensors: new Map(files.flatMap((file) => [...readSafetensors(join(directory, file))])), source: index };
-}
-
-/** [out,in] values into columns [column, column+out) of a matrix with `width` columns. */
-function transposeInto(from: Float32Array, [out, inner]: [number, number], into: Float32Array, width: number, column: number): void {
-  for (let o = 0; o < out; o++) for (let i = 0; i < inner; i++) into[i * width + column + o] = from[o * inner + i] as number;
-}
-
-function transposeFrom(from: Float32Array, width: number, column: number, [out, inner]: [number, number]): Float32Array {
-  const data = new Float32Array(out * inner);
-  for (let o = 0; o < out; o++) for (let i = 0; i < inner; i++) data[o * inner + i] = from[i * width + column + o] as number;
-  return data;
 }

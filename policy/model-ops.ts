@@ -111,7 +111,7 @@ export function attention(q: tf.Tensor, k: tf.Tensor, v: tf.Tensor, bias: tf.Ten
   });
 }
 
-/** [N] log-probability of `targets` (int32) under logits = hidden·embedᵀ. hidden [N,D], embed [V,D]. */
+/** [N] log-probability of `targets` (int32) under logits = hidden·outputᵀ. hidden [N,D], output [V,D]. */
 export function logprobHead(hidden: tf.Tensor, embed: tf.Tensor, targets: tf.Tensor1D): tf.Tensor1D {
   return custom([hidden, embed], (save, ...inputs) => {
     const [h, e] = inputs as [tf.Tensor2D, tf.Tensor2D];

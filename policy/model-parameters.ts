@@ -1,14 +1,15 @@
 /**
- * What a model is: its configuration and its parameters. Policy and critic are the same decoder-only transformer in the Qwen3 manner
- * (RMSNorm before each block, rotary positions, grouped-query attention with normalised queries and keys, SwiGLU, tied embeddings,
- * no biases).
+ * What a model is: its configuration and its parameters. Policy and critic are the same decoder-only transformer in the manner of Llama
+ * and Qwen (RMSNorm before each block, rotary positions, grouped-query attention, SwiGLU).
  *
  * Parameters by name: `embed` [V,D]; per layer i `${i}.attnNorm` [D], `${i}.qkv` [D,(H+2K)·Dh] (query heads, then key heads, then value
- * heads), `${i}.qNorm` [Dh], `${i}.kNorm` [Dh], `${i}.o` [H·Dh,D], `${i}.mlpNorm` [D], `${i}.gateUp` [D,2F] (gate, then up), `${i}.down` [F,D];
- * `norm` [D]; a critic also has `valueHead` [D,1]. policy/model.ts computes with them.
+ * heads), `${i}.o` [H·Dh,D], `${i}.mlpNorm` [D], `${i}.gateUp` [D,2F] (gate, then up), `${i}.down` [F,D]; `norm` [D].
+ * Only where the configuration asks for them (`attentionParts`): `${i}.qNorm` [Dh] and `${i}.kNorm` [Dh], `${i}.qkvBias` [(H+2K)·Dh],
+ * `${i}.oBias` [D]. A policy whose embeddings are not tied has `head` [V,D], a critic has `valueHead` [D,1]. policy/model.ts computes
+ * with them.
  */
-import { UserError } from '../environment/errors.ts';
 import { deriveSeed, Random } from '../method/seeds.ts';
+import { attentionParts, checkConfig } from './model-config.ts';
 import { tf } from './tensorflow.ts';
 import type { ModelConfig, ModelRole } from './types.ts';
 
@@ -26,23 +27,29 @@ const INITIAL_DEVIATION = 0.02;
 export function parameterShapes(config: ModelConfig, role: ModelRole): Map<string, number[]> {
   const { vocab_size: V, hidden_size: D, intermediate_size: F, head_dim: Dh } = config;
   const { num_attention_heads: H, num_key_value_heads: K } = config;
+  const { qkNorm, qkvBias, outputBias } = attentionParts(config);
   const shapes = new Map<string, number[]>([['embed', [V, D]]]);
   for (let i = 0; i < config.num_hidden_layers; i++) {
     shapes.set(`${i}.attnNorm`, [D]);
     shapes.set(`${i}.qkv`, [D, (H + 2 * K) * Dh]);
-    shapes.set(`${i}.qNorm`, [Dh]);
-    shapes.set(`${i}.kNorm`, [Dh]);
+    if (qkvBias) shapes.set(`${i}.qkvBias`, [(H + 2 * K) * Dh]);
+    if (qkNorm) {
+      shapes.set(`${i}.qNorm`, [Dh]);
+      shapes.set(`${i}.kNorm`, [Dh]);
+    }
     shapes.set(`${i}.o`, [H * Dh, D]);
+    if (outputBias) shapes.set(`${i}.oBias`, [D]);
     shapes.set(`${i}.mlpNorm`, [D]);
     shapes.set(`${i}.gateUp`, [D, 2 * F]);
     shapes.set(`${i}.down`, [F, D]);
   }
   shapes.set('norm', [D]);
   if (role === 'critic') shapes.set('valueHead', [D, 1]);
+  else if (!config.tie_word_embeddings) shapes.set('head', [V, D]);
   return shapes;
 }
 
-/** A model with fresh weights, the same for the same seed: normal weights, norms at 1, a critic's value head at 0. */
+/** A model with fresh weights, the same for the same seed: normal weights, norms at 1, biases and a critic's value head at 0. */
 export function createModel(config: ModelConfig, role: ModelRole, seed: number): Model {
   checkConfig(config, 'model configuration');
   const params = new Map<string, tf.Variable>();
@@ -52,16 +59,24 @@ export function createModel(config: ModelConfig, role: ModelRole, seed: number):
   return { config, role, params };
 }
 
-/** A model that takes over the given values (row-major, in our layout). */
-export function modelFromValues(config: ModelConfig, role: ModelRole, values: ReadonlyMap<string, Float32Array>): Model {
+/**
+ * A model that takes over values (row-major, in our layout), asked for parameter by parameter so that a large model is not held twice.
+ * What `values` throws is thrown on, and frees what was made before.
+ */
+export function modelFromValues(
+  config: ModelConfig,
+  role: ModelRole,
+  values: (name: string, shape: readonly number[]) => Float32Array,
+): Model {
   checkConfig(config, 'model configuration');
-  const params = new Map<string, tf.Variable>();
-  for (const [name, shape] of parameterShapes(config, role)) {
-    const data = values.get(name);
-    if (data === undefined) throw new Error(`parameter ${name}: no values given`);
-    params.set(name, variable(data, shape));
+  const model: Model = { config, role, params: new Map() };
+  try {
+    for (const [name, shape] of parameterShapes(config, role)) model.params.set(name, variable(values(name, shape), shape));
+  } catch (error) {
+    disposeModel(model);
+    throw error;
   }
-  return { config, role, params };
+  return model;
 }
 
 /** Frees the parameters. Calling it twice is harmless. */
@@ -76,37 +91,18 @@ export function parameter(model: Model, name: string): tf.Variable {
   return found;
 }
 
+/** [V,D] the matrix whose product with a hidden state gives the logits. Policy only. */
+export function outputMatrix(model: Model): tf.Variable {
+  return parameter(model, model.config.tie_word_embeddings ? 'embed' : 'head');
+}
+
 export function parameterCount(model: Model): number {
   return [...model.params.values()].reduce((sum, p) => sum + p.size, 0);
 }
 
-/** Throws UserError naming `place`, the field and what was expected, unless this code can run the configuration. */
-export function checkConfig(config: ModelConfig, place: string): void {
-  const expect = (holds: boolean, field: keyof ModelConfig, expected: string): void => {
-    if (!holds) throw new UserError(`${place}: ${field} is ${JSON.stringify(config[field])}, expected ${expected}`);
-  };
-  for (const field of [
-    'vocab_size',
-    'hidden_size',
-    'intermediate_size',
-    'num_hidden_layers',
-    'num_attention_heads',
-    'num_key_value_heads',
-    'head_dim',
-    'max_position_embeddings',
-  ] as const) {
-    expect(Number.isInteger(config[field]) && config[field] > 0, field, 'a positive whole number');
-  }
-  expect(config.head_dim % 2 === 0, 'head_dim', 'an even number (rotary positions turn pairs)');
-  expect(config.num_attention_heads % config.num_key_value_heads === 0, 'num_attention_heads', 'a multiple of num_key_value_heads');
-  expect(config.rms_norm_eps > 0, 'rms_norm_eps', 'a positive number');
-  expect(config.rope_theta > 0, 'rope_theta', 'a positive number');
-  expect(config.tie_word_embeddings === true, 'tie_word_embeddings', 'true');
-}
-
 function initialValues(name: string, shape: readonly number[], config: ModelConfig, seed: number): Float32Array {
   const values = new Float32Array(shape.reduce((a, b) => a * b, 1));
-  if (name === 'valueHead') return values;
+  if (name === 'valueHead' || name.endsWith('Bias')) return values;
   if (/norm$/i.test(name)) return values.fill(1);
   // Matrices that write into the residual stream are scaled down so that its variance does not grow with depth (GPT-2).
   const residual = name.endsWith('.o') || name.endsWith('.down');

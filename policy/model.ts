@@ -5,10 +5,12 @@
  */
 import { tf } from './tensorflow.ts';
 import { attention, gatherRows, logprobEntropyHead, logprobHead, rmsNorm, rope, swiglu } from './model-ops.ts';
-import { type Model, parameter } from './model-parameters.ts';
+import { attentionParts } from './model-config.ts';
+import { type Model, outputMatrix, parameter } from './model-parameters.ts';
+import { ropeTables } from './rope.ts';
 import type { ModelConfig, SequenceBatch } from './types.ts';
 
-export { checkConfig, createModel, disposeModel, type Model, parameter, parameterCount, parameterShapes } from './model-parameters.ts';
+export { createModel, disposeModel, type Model, parameter, parameterCount, parameterShapes } from './model-parameters.ts';
 
 /** A checked batch: where the predicted tokens are. Flat positions are row · length + column, ascending. */
 export interface MaskedBatch {
@@ -53,26 +55,33 @@ export function hiddenStates(model: Model, batch: MaskedBatch): tf.Tensor2D {
   const { rows: B, length: T } = batch;
   const { num_attention_heads: H, num_key_value_heads: K, head_dim: Dh, rms_norm_eps: epsilon } = config;
   const group = H / K;
-  const [cos, signedSin] = ropeTables(T, Dh, config.rope_theta);
+  const parts = attentionParts(config);
+  const tables = ropeTables(config, T);
+  const [cos, signedSin] = [tf.tensor2d(tables.cos, [T, Dh]), tf.tensor2d(tables.signedSin, [T, Dh])];
   const bias = causalBias(T, group);
-  const scale = tf.scalar(1 / Math.sqrt(Dh));
+  // [H+K,1] what each head is multiplied by: the attention scale for queries, 1 for keys.
+  const scales = tf.concat([tf.fill([H, 1], 1 / Math.sqrt(Dh)), tf.ones([K, 1])], 0);
   let x: tf.Tensor = gatherRows(parameter(model, 'embed'), tf.tensor1d(batch.tokens, 'int32'));
   for (let i = 0; i < config.num_hidden_layers; i++) {
     const weight = (name: string): tf.Tensor2D => parameter(model, `${i}.${name}`) as tf.Tensor as tf.Tensor2D;
     const normed = rmsNorm(x, weight('attnNorm'), epsilon) as tf.Tensor2D;
-    const qkv = tf.reshape(tf.matMul(normed, weight('qkv')), [B, T, H + 2 * K, Dh]);
+    const biased = (product: tf.Tensor, name: string): tf.Tensor => tf.add(product, weight(name));
+    const product = tf.matMul(normed, weight('qkv'));
+    const qkv = tf.reshape(parts.qkvBias ? biased(product, 'qkvBias') : product, [B, T, H + 2 * K, Dh]);
     const [queriesKeys, values] = tf.split(qkv, [H + K, K], 2) as [tf.Tensor, tf.Tensor];
-    // Queries and keys share one norm and one rotation; the attention scale rides on the query gain.
-    const qGain = tf.tile(tf.reshape(tf.mul(weight('qNorm'), scale), [1, Dh]), [H, 1]);
-    const kGain = tf.tile(tf.reshape(weight('kNorm'), [1, Dh]), [K, 1]);
-    const unit = rmsNorm(queriesKeys, tf.concat([qGain, kGain], 0), epsilon);
-    const turned = rope(tf.transpose(unit, [0, 2, 1, 3]), cos, signedSin);
+    // Queries and keys share one norm, where the family has it, and one rotation; the attention scale rides on the gain.
+    const gain = (name: string, heads: number): tf.Tensor => tf.tile(tf.reshape(weight(name), [1, Dh]), [heads, 1]);
+    const scaled = parts.qkNorm
+      ? rmsNorm(queriesKeys, tf.mul(tf.concat([gain('qNorm', H), gain('kNorm', K)], 0), scales), epsilon)
+      : tf.mul(queriesKeys, scales);
+    const turned = rope(tf.transpose(scaled, [0, 2, 1, 3]), cos, signedSin);
     const [q, k] = tf.split(turned, [H, K], 1) as [tf.Tensor, tf.Tensor];
     const v = tf.transpose(values, [0, 2, 1, 3]);
     // The query heads of one group lie one below the other, so that keys and values need no copies.
     const mixed = attention(tf.reshape(q, [B * K, group * T, Dh]), tf.reshape(k, [B * K, T, Dh]), tf.reshape(v, [B * K, T, Dh]), bias);
     const joined = tf.reshape<tf.Rank.R2>(tf.transpose(tf.reshape(mixed, [B, H, T, Dh]), [0, 2, 1, 3]), [B * T, H * Dh]);
-    x = tf.add(x, tf.matMul(joined, weight('o')));
+    const output = tf.matMul(joined, weight('o'));
+    x = tf.add(x, parts.outputBias ? biased(output, 'oBias') : output);
     const normedAgain = rmsNorm(x, weight('mlpNorm'), epsilon) as tf.Tensor2D;
     x = tf.add(x, tf.matMul(swiglu(tf.matMul(normedAgain, weight('gateUp'))), weight('down')));
   }
@@ -94,12 +103,12 @@ function targets(batch: MaskedBatch): tf.Tensor1D {
 
 /** [N] log-probability of each masked token given its prefix. Differentiable; call within tf.tidy. */
 export function logprobsAtMask(model: Model, batch: MaskedBatch): tf.Tensor1D {
-  return logprobHead(predictors(model, batch), parameter(model, 'embed'), targets(batch));
+  return logprobHead(predictors(model, batch), outputMatrix(model), targets(batch));
 }
 
 /** [N,2] log-probability of each masked token, and entropy of the distribution it is drawn from. Differentiable; call within tf.tidy. */
 export function logprobsAndEntropyAtMask(model: Model, batch: MaskedBatch): tf.Tensor2D {
-  return logprobEntropyHead(predictors(model, batch), parameter(model, 'embed'), targets(batch));
+  return logprobEntropyHead(predictors(model, batch), outputMatrix(model), targets(batch));
 }
 
 /** [N] value at the position that predicts each masked token. Critic only. Differentiable; call within tf.tidy. */
@@ -123,6 +132,14 @@ export function tokenValues(model: Model, batch: SequenceBatch): Float32Array {
   return atMask(model, batch, (checked) => valuesAtMask(model, checked));
 }
 
+/** [T·V] logits after each token of one sequence, for comparisons with other implementations. */
+export function sequenceLogits(model: Model, tokens: readonly number[]): Float32Array {
+  const batch = maskedBatch({ rows: 1, length: tokens.length, tokens, mask: tokens.map(() => 0) }, model.config);
+  return tf.tidy(() =>
+    tf.matMul(hiddenStates(model, batch), outputMatrix(model) as tf.Tensor as tf.Tensor2D, false, true).dataSync<'float32'>(),
+  );
+}
+
 function atMask(model: Model, batch: SequenceBatch, compute: (checked: MaskedBatch) => tf.Tensor): Float32Array {
   const checked = maskedBatch(batch, model.config);
   const out = new Float32Array(batch.rows * batch.length);
@@ -130,23 +147,6 @@ function atMask(model: Model, batch: SequenceBatch, compute: (checked: MaskedBat
   const values = tf.tidy(() => compute(checked).dataSync<'float32'>());
   checked.positions.forEach((position, i) => (out[position] = values[i] as number));
   return out;
-}
-
-/** cos and signed sin, [length,headDim] each: angle t · theta^(−2j/headDim), the same for both halves of the head. */
-function ropeTables(length: number, headDim: number, theta: number): [tf.Tensor2D, tf.Tensor2D] {
-  const half = headDim / 2;
-  const cos = new Float32Array(length * headDim);
-  const signedSin = new Float32Array(length * headDim);
-  for (let j = 0; j < half; j++) {
-    const frequency = theta ** ((-2 * j) / headDim);
-    for (let t = 0; t < length; t++) {
-      const first = t * headDim + j;
-      cos[first] = cos[first + half] = Math.cos(t * frequency);
-      signedSin[first + half] = Math.sin(t * frequency);
-      signedSin[first] = -(signedSin[first + half] as number);
-    }
-  }
-  return [tf.tensor2d(cos, [length, headDim]), tf.tensor2d(signedSin, [length, headDim])];
 }
 
 /** [group·T,T]: 0 where the key is not after the query, −1e9 elsewhere. Right padding needs no mask of its own: it is always after. */

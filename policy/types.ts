@@ -5,7 +5,10 @@
 import type { EpisodeTokens } from '../environment/types.ts';
 import type { ArtifactRef } from '../records/types.ts';
 
-/** `config.json` of a policy: the Qwen3 names of Hugging Face transformers. */
+/**
+ * `config.json` of a policy, checked and with the defaults filled in (policy/model-config.ts reads it): a decoder of one of the families there,
+ * with the field names of Hugging Face transformers.
+ */
 export interface ModelConfig {
   readonly architectures: readonly string[];
   readonly model_type: string;
@@ -19,11 +22,42 @@ export interface ModelConfig {
   readonly max_position_embeddings: number;
   readonly rms_norm_eps: number;
   readonly rope_theta: number;
+  /** Absent: plain rotary positions. */
+  readonly rope_scaling?: RopeScaling;
+  /** Biases on the attention's four projections; absent: as the family has them. */
+  readonly attention_bias?: boolean;
+  /** false: an output matrix of its own, not the embeddings. */
   readonly tie_word_embeddings: boolean;
-  readonly bos_token_id: number;
-  readonly eos_token_id: number;
+  readonly bos_token_id?: number;
+  /** One or several tokens that end a text; `stopTokens` of policy/model-config.ts gives the list. */
+  readonly eos_token_id: number | readonly number[];
+  /** Values in memory are float32 whatever the file's type was. */
   readonly torch_dtype: 'float32';
+  /** Fields of the file that we do not interpret; an export writes them back. */
+  readonly other?: Readonly<Record<string, unknown>>;
 }
+
+/** `rope_scaling` of transformers 4, `rope_parameters` of 5; formulas in policy/rope.ts. */
+export type RopeScaling =
+  | { readonly rope_type: 'linear' | 'dynamic'; readonly factor: number }
+  | {
+      readonly rope_type: 'llama3';
+      readonly factor: number;
+      readonly low_freq_factor: number;
+      readonly high_freq_factor: number;
+      readonly original_max_position_embeddings?: number;
+    }
+  | {
+      readonly rope_type: 'yarn';
+      readonly factor: number;
+      readonly original_max_position_embeddings?: number;
+      readonly attention_factor?: number;
+      readonly beta_fast?: number;
+      readonly beta_slow?: number;
+      readonly mscale?: number;
+      readonly mscale_all_dim?: number;
+      readonly truncate?: boolean;
+    };
 
 /** Sequences of one micro-batch, padded on the right to the longest; B sequences of T tokens, row-major. */
 export interface SequenceBatch {
