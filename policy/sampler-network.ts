@@ -13,12 +13,13 @@
  *  - 1/sqrt(head_dim) sits in the query's tables.
  * The row after the last slot is scratch: idle rows and padding write there.
  */
+import type { DecodeOutput } from './sampler-draw.ts';
 import type { ModelConfig } from './types.ts';
 import { RawOps } from './sampler-ops.ts';
 import type { TensorId } from './sampler-ops.ts';
 
-export const PREFILL_ROWS = 8;
-export const PREFILL_TOKENS = 32;
+const PREFILL_ROWS = 8;
+const PREFILL_TOKENS = 32;
 const BLOCK = 64;
 
 /** What the sampler needs of a model: its shape and its weights. */
@@ -37,6 +38,8 @@ export interface DecodeRow {
   readonly slot: number;
   readonly position: number;
   readonly token: number;
+  /** Above 0; 1 for greedy rows. */
+  readonly temperature: number;
 }
 
 interface Layer {
@@ -76,6 +79,10 @@ export class SamplerNetwork {
   readonly slots: number;
   /** Tokens a slot can hold. */
   readonly length: number;
+  /** Chunks of one prefill. */
+  readonly prefillRows = PREFILL_ROWS;
+  /** Tokens of a chunk. */
+  readonly prefillTokens = PREFILL_TOKENS;
   readonly #ops = new RawOps();
   readonly #owned: TensorId[] = [];
   readonly #layers: Layer[] = [];
@@ -107,8 +114,8 @@ export class SamplerNetwork {
     for (let i = 0; i < config.num_hidden_layers; i++) this.#layers.push(this.#makeLayer(i, data));
   }
 
-  /** Feeds one token to each listed slot; the result holds each listed row's logits over the vocabulary, in order. */
-  decode(rows: readonly DecodeRow[]): Float32Array[] {
+  /** Feeds one token to each listed slot; the result holds what each listed row is drawn from, in order. */
+  decode(rows: readonly DecodeRow[]): DecodeOutput[] {
     const count = this.slots + 1;
     const tokens = new Int32Array(count);
     const positions = new Int32Array(count);
@@ -123,7 +130,7 @@ export class SamplerNetwork {
     return this.#ops.scope(() => {
       const hidden = this.#forward(form, tokens, positions, slots, undefined);
       const all = this.#ops.read(this.#ops.matMul(this.#normalize(hidden), this.#head));
-      return rows.map((row) => all.subarray(row.slot * vocabulary, (row.slot + 1) * vocabulary));
+      return rows.map((row) => exponentials(all.subarray(row.slot * vocabulary, (row.slot + 1) * vocabulary), row.temperature));
     });
   }
 
@@ -357,6 +364,19 @@ export class SamplerNetwork {
     this.#owned.push(id);
     return id;
   }
+}
+
+function exponentials(logits: Float32Array, temperature: number): DecodeOutput {
+  let max = -Infinity;
+  for (let i = 0; i < logits.length; i++) if (logits[i]! > max) max = logits[i]!;
+  let sum = 0;
+  const weights = new Float32Array(logits.length);
+  for (let i = 0; i < logits.length; i++) {
+    const untempered = Math.exp(logits[i]! - max);
+    sum += untempered;
+    weights[i] = temperature === 1 ? untempered : Math.exp((logits[i]! - max) / temperature);
+  }
+  return { weights, logSum: Math.log(sum) };
 }
 
 /** diag(scale) · matrix, row-major with `width` columns. */

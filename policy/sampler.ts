@@ -1,309 +1,318 @@
 /**
- * Continuous batching: episodes come and go, each holding one slot of the key-value cache from its first request to its
- * end, and every step computes all slots.
+ * Continuous batching: requests join and leave between any two steps, each computed in its session's slot of the key-value
+ * cache, and every step computes all slots.
  *
  * Invariants:
- *  1. Shapes are fixed, and what is fed to a slot, in which chunks, depends on its own requests alone. So the same
- *     requests with the same seeds give the same bits whatever the other slots do.
- *  2. A session's cache holds the first `fed` of its `seen` tokens; the last sampled token is fed with the next request.
- *  3. A slot is in exactly one place: in `#free`, or in one session.
+ *  1. Shapes are fixed, and what is fed to a slot, in which pieces, depends on its own requests alone (sampler-session.ts). So
+ *     the same requests with the same seeds give the same bits whatever the other slots do.
+ *  2. A session is in exactly one place: with a request in the schedule (and a slot) or in the queue (without one); without a
+ *     request idle (a slot) or parked (none).
+ *  3. A slot is in exactly one place: free, or one session's. Nobody takes one past those who wait for it.
  */
 import { UserError } from '../environment/errors.ts';
 import type { SampleRequest, SampleResult } from '../environment/types.ts';
 import { Random } from '../method/seeds.ts';
+import { stopTokens } from './model-config.ts';
 import { drawToken } from './sampler-draw.ts';
-import { SessionLostError, SessionPrefixError } from './sampler-errors.ts';
-import { PREFILL_ROWS, PREFILL_TOKENS, SamplerNetwork } from './sampler-network.ts';
+import type { DecodeOutput } from './sampler-draw.ts';
+import { SampleTimeoutError, SamplerBusyError, SessionLostError } from './sampler-errors.ts';
+import { SamplerMetrics } from './sampler-metrics.ts';
+import type { RequestEnd, SamplerStatistics } from './sampler-metrics.ts';
+import { SamplerNetwork } from './sampler-network.ts';
 import type { SamplerWeights } from './sampler-network.ts';
+import { checkSampleRequest } from './sampler-request.ts';
+import { Schedule } from './sampler-schedule.ts';
+import { Session } from './sampler-session.ts';
 
 export interface PolicySamplerOptions {
   readonly slots?: number;
-  /** Milliseconds after which a session without a request loses its slot. */
+  /** Requests that may wait for a slot; one more is refused. */
+  readonly queueLimit?: number;
+  /** Milliseconds after which a session without a request gives its slot to one that waits. */
   readonly idleLimitMs?: number;
+  /** Tokens of sessions without a slot that are remembered; beyond it the longest unused are lost. */
+  readonly parkedTokens?: number;
+  /** Milliseconds without a request after which an episode that was not ended counts as dead; its policy may be dropped then. */
+  readonly abandonedAfterMs?: number;
 }
 export interface SampleOptions {
   readonly signal?: AbortSignal | undefined;
   /** true: the session must be known; false: it starts anew; undefined: whichever is the case. */
   readonly continued?: boolean | undefined;
 }
-/** Tokens sampled and fed since the start, and what is going on now. */
-export interface SamplerStatistics {
-  readonly slots: number;
-  readonly busySlots: number;
-  readonly queued: number;
-  readonly sampledTokens: number;
-  readonly fedTokens: number;
-  /** Seconds spent computing. */
-  readonly seconds: number;
-}
 
-interface Session {
-  readonly id: string;
-  readonly slot: number;
-  readonly seen: number[];
-  fed: number;
-  job: Job | undefined;
-  lastUsed: number;
-}
+/** A request that is not answered yet. */
 interface Job {
   readonly request: SampleRequest;
   readonly random: Random;
-  readonly result: { tokens: number[]; logprobs: number[] };
-  readonly finish: (result: SampleResult) => void;
-  readonly fail: (reason: Error) => void;
+  readonly arrived: number;
+  readonly tokens: number[];
+  readonly logprobs: number[];
+  readonly policyLogprobs: number[];
+  readonly resolve: (result: SampleResult) => void;
+  /** Counts the end, and rejects. */
+  readonly fail: (reason: Error, end: RequestEnd) => void;
+  /** Stops the clock and no longer listens for the abort. */
+  readonly release: () => void;
 }
-
-/** Prompts wait this many decode steps for company before a half-empty prefill is run; changes speed, never results. */
-const PREFILL_PATIENCE = 3;
-/** Fewer waiting tokens than this go through decode steps instead: a whole prefill would cost more. */
-const PREFILL_MINIMUM = 3;
 
 export class PolicySampler {
   readonly #network: SamplerNetwork;
-  readonly #endOfTurn: number;
+  readonly #endOfTurn: readonly number[];
+  readonly #queueLimit: number;
   readonly #idleLimitMs: number;
+  readonly #parkedTokens: number;
+  readonly #abandonedAfterMs: number;
   readonly #free: number[];
   readonly #sessions = new Map<string, Session>();
-  readonly #queue: Job[] = [];
+  readonly #jobs = new Map<Session, Job>();
+  readonly #queue = new Set<Session>();
+  readonly #schedule: Schedule<Session>;
+  readonly #metrics = new SamplerMetrics();
   #running = false;
   #closed = false;
-  #sincePrefill = 0;
-  #sampledTokens = 0;
-  #fedTokens = 0;
-  #milliseconds = 0;
 
   constructor(weights: SamplerWeights, options: PolicySamplerOptions = {}) {
     const slots = options.slots ?? 48;
     this.#network = new SamplerNetwork(weights, slots);
-    this.#endOfTurn = weights.config.eos_token_id;
-    this.#idleLimitMs = options.idleLimitMs ?? 120_000;
+    this.#schedule = new Schedule(this.#network.prefillRows, this.#network.prefillTokens);
+    this.#endOfTurn = stopTokens(weights.config);
+    this.#queueLimit = options.queueLimit ?? 1024;
+    this.#idleLimitMs = options.idleLimitMs ?? 30_000;
+    this.#parkedTokens = options.parkedTokens ?? 4_000_000;
+    this.#abandonedAfterMs = options.abandonedAfterMs ?? 300_000;
     this.#free = Array.from({ length: slots }, (_, i) => slots - 1 - i);
   }
 
   /**
    * Samples one turn. Waits while all slots are taken.
-   * @throws UserError for a bad request, SessionPrefixError, SessionLostError, or the signal's reason
+   * @throws UserError for a bad request, SessionPrefixError, SessionLostError, SamplerBusyError when too many wait (the session
+   * is as before), SampleTimeoutError or the signal's reason (the session is over), NumericalError when the policy is broken
    */
-  sample(request: SampleRequest, options: SampleOptions = {}): Promise<SampleResult> {
-    return new Promise((resolve, reject) => {
-      this.#check(request);
-      options.signal?.throwIfAborted();
-      const known = this.#sessions.get(request.sessionId);
-      if (known !== undefined && options.continued === false)
-        this.#drop(known, new UserError(`session '${request.sessionId}' was started anew`));
-      if (known === undefined && options.continued === true) {
-        throw new SessionLostError(`session '${request.sessionId}' is not held by this sampler; start the episode again`);
-      }
-      const onAbort = (): void => this.#abort(job, options.signal?.reason as Error);
+  async sample(request: SampleRequest, options: SampleOptions = {}): Promise<SampleResult> {
+    if (this.#closed) throw new SessionLostError('the sampler of this policy was closed');
+    checkSampleRequest(request, this.#network.config.vocab_size);
+    options.signal?.throwIfAborted();
+    const session = this.#open(request, options.continued);
+    return await new Promise<SampleResult>((resolve, reject) => {
+      const onAbort = (): void => this.#end(session, options.signal?.reason as Error, 'cancelled');
+      const { timeoutMs } = request;
+      const onTime = (): void => {
+        const text = `session '${session.id}': ${job.tokens.length} tokens after ${timeoutMs} ms, the request's time limit`;
+        this.#end(session, new SampleTimeoutError(text), 'timedOut');
+      };
+      const clock = timeoutMs === undefined ? undefined : setTimeout(onTime, timeoutMs);
+      options.signal?.addEventListener('abort', onAbort, { once: true });
       const job: Job = {
-        request,
-        random: new Random(request.seed),
-        result: { tokens: [], logprobs: [] },
-        finish: (result) => {
-          options.signal?.removeEventListener('abort', onAbort);
-          resolve(result);
-        },
-        fail: (reason) => {
-          options.signal?.removeEventListener('abort', onAbort);
+        ...{ request, random: new Random(request.seed), arrived: performance.now() },
+        ...{ tokens: [], logprobs: [], policyLogprobs: [], resolve },
+        fail: (reason, end) => {
+          this.#metrics.requests[end]++;
           reject(reason);
         },
+        release: () => {
+          clearTimeout(clock);
+          options.signal?.removeEventListener('abort', onAbort);
+        },
       };
-      this.#attachOrQueue(job);
-      options.signal?.addEventListener('abort', onAbort, { once: true });
-      this.#wake();
+      this.#jobs.set(session, job);
+      if (session.seen.length >= this.#network.length) this.#finish(session, job, 'context');
+      else if (session.slot !== undefined) this.#schedule.add(session);
+      else this.#queue.add(session);
+      this.sweep();
     });
   }
 
-  /** Frees the session's slot; a request in flight fails. Unknown ids are ignored. */
+  /** Ends the session; a request in flight fails. Unknown ids are ignored. */
   endSession(sessionId: string): void {
     const session = this.#sessions.get(sessionId);
-    if (session !== undefined) this.#drop(session, new SessionLostError(`session '${sessionId}' was ended`));
+    if (session !== undefined) this.#end(session, new SessionLostError(`session '${sessionId}' was ended`), 'cancelled');
+  }
+
+  /** Nothing is asked, and the episodes that were not ended count as dead. */
+  get unused(): boolean {
+    const limit = Date.now() - this.#abandonedAfterMs;
+    return this.#jobs.size === 0 && [...this.#sessions.values()].every((session) => session.lastUsed <= limit);
   }
 
   statistics(): SamplerStatistics {
+    const { slots } = this.#network;
+    const { sampledTokens, fedTokens, milliseconds, requests } = this.#metrics;
+    const busySlots = slots - this.#free.length;
     return {
-      slots: this.#network.slots,
-      busySlots: this.#sessions.size,
-      queued: this.#queue.length,
-      sampledTokens: this.#sampledTokens,
-      fedTokens: this.#fedTokens,
-      seconds: this.#milliseconds / 1000,
+      ...{ slots, busySlots, active: this.#schedule.size, queued: this.#queue.size },
+      parked: this.#sessions.size - busySlots - this.#queue.size,
+      ...{ sampledTokens, fedTokens, requests: { ...requests } },
+      timeToFirstToken: this.#metrics.timeToFirstToken(),
+      seconds: milliseconds / 1000,
     };
   }
+
   /** Fails what is in flight and frees the weights and the cache. */
   close(): void {
     if (this.#closed) return;
     this.#closed = true;
-    const reason = new SessionLostError('the sampler of this policy was closed');
-    for (const session of [...this.#sessions.values()]) this.#drop(session, reason);
-    for (const job of this.#queue.splice(0)) job.fail(reason);
+    for (const session of [...this.#sessions.values()])
+      this.#end(session, new SessionLostError('the sampler of this policy was closed'), 'failed');
     this.#network.dispose();
   }
 
-  #check(request: SampleRequest): void {
-    const { vocab_size } = this.#network.config;
-    if (this.#closed) throw new SessionLostError('the sampler of this policy was closed');
-    if (request.tokens.length === 0) throw new UserError('sample: tokens is empty, expected at least one token');
-    const bad = request.tokens.findIndex((token) => !Number.isInteger(token) || token < 0 || token >= vocab_size);
-    if (bad >= 0) throw new UserError(`sample: tokens[${bad}] is ${request.tokens[bad]}, expected an integer in 0..${vocab_size - 1}`);
-    if (!(request.temperature > 0)) throw new UserError(`sample: temperature is ${request.temperature}, expected a number above 0`);
-    if (!(Number.isInteger(request.maxTokens) && request.maxTokens >= 1))
-      throw new UserError(`sample: maxTokens is ${request.maxTokens}, expected an integer above 0`);
-  }
-
-  #attachOrQueue(job: Job): void {
-    const { sessionId, tokens } = job.request;
+  /** The request's session, with the request's tokens. Throws before anything is changed. */
+  #open(request: SampleRequest, continued: boolean | undefined): Session {
+    const { sessionId } = request;
     let session = this.#sessions.get(sessionId);
-    if (session === undefined) {
-      const slot = this.#free.pop() ?? this.#evictIdle();
-      if (slot === undefined) {
-        this.#queue.push(job);
-        return;
-      }
-      session = { id: sessionId, slot, seen: [], fed: 0, job: undefined, lastUsed: 0 };
-      this.#sessions.set(sessionId, session);
+    if (session !== undefined && continued === false) {
+      this.#end(session, new UserError(`session '${sessionId}' was started anew`), 'cancelled');
+      session = undefined;
     }
-    if (session.job !== undefined) throw new UserError(`sample: session '${sessionId}' already has a request in flight`);
-    const { seen } = session;
-    const differs = seen.findIndex((token, i) => tokens[i] !== token);
-    if (differs >= 0) {
-      throw new SessionPrefixError(
-        `sample: session '${sessionId}' has seen ${seen.length} tokens, and tokens[${differs}] is ${tokens[differs]}, expected ${seen[differs]}`,
+    if (session === undefined && continued === true)
+      throw new SessionLostError(`session '${sessionId}' is not held by this sampler; start the episode again`);
+    if (session !== undefined && this.#jobs.has(session))
+      throw new UserError(`sample: session '${sessionId}' already has a request in flight`);
+    session ??= new Session(sessionId);
+    if (session.slot === undefined && this.#queue.size >= this.#queueLimit) {
+      this.#metrics.requests.refused++;
+      throw new SamplerBusyError(
+        `${this.#queue.size} requests wait for one of ${this.#network.slots} slots, the limit`,
+        this.#metrics.patience(this.#queue.size, this.#network.slots),
       );
     }
-    for (let i = seen.length; i < tokens.length; i++) seen.push(tokens[i]!);
-    session.lastUsed = Date.now();
-    if (seen.length >= this.#network.length) {
-      job.finish({ tokens: [], logprobs: [], stopReason: 'context' });
-      return;
-    }
-    session.job = job;
+    session.extend(request.tokens);
+    this.#sessions.set(sessionId, session);
+    return session;
   }
 
-  #abort(job: Job, reason: Error): void {
-    const queued = this.#queue.indexOf(job);
-    if (queued >= 0) this.#queue.splice(queued, 1);
-    const session = this.#sessions.get(job.request.sessionId);
-    if (session?.job === job) this.#drop(session, reason);
-    else job.fail(reason);
-  }
-
-  #drop(session: Session, reason: Error): void {
+  /** The session is over, whatever it was doing. */
+  #end(session: Session, reason: Error, end: RequestEnd): void {
+    if (this.#sessions.get(session.id) !== session) return;
     this.#sessions.delete(session.id);
-    session.job?.fail(reason);
-    session.job = undefined;
-    this.#free.push(session.slot);
-    this.#admit();
+    const job = this.#detach(session);
+    const slot = session.park();
+    if (slot !== undefined) this.#free.push(slot);
+    job?.fail(reason, end);
+    this.sweep();
   }
 
-  #admit(): void {
-    while (this.#queue.length > 0 && this.#free.length > 0 && !this.#closed) {
-      const job = this.#queue.shift()!;
-      try {
-        this.#attachOrQueue(job);
-      } catch (error) {
-        job.fail(error as Error);
-      }
-    }
-    this.#wake();
+  /** Takes the session's request from it. */
+  #detach(session: Session): Job | undefined {
+    const job = this.#jobs.get(session);
+    job?.release();
+    this.#jobs.delete(session);
+    this.#queue.delete(session);
+    this.#schedule.remove(session);
+    session.lastUsed = Date.now();
+    return job;
   }
 
-  /** The slot of the session that has idled longest beyond the limit, or undefined. */
-  #evictIdle(): number | undefined {
-    const limit = Date.now() - this.#idleLimitMs;
-    let oldest: Session | undefined;
-    for (const session of this.#sessions.values()) {
-      if (session.job === undefined && session.lastUsed < limit && session.lastUsed < (oldest?.lastUsed ?? Infinity)) oldest = session;
-    }
-    if (oldest === undefined) return undefined;
-    this.#sessions.delete(oldest.id);
-    return oldest.slot;
+  #finish(session: Session, job: Job, stopReason: SampleResult['stopReason']): void {
+    this.#detach(session);
+    this.#metrics.answered(performance.now() - job.arrived);
+    const { tokens, logprobs, policyLogprobs } = job;
+    job.resolve({ tokens, logprobs, policyLogprobs, stopReason });
   }
 
-  /** Frees what idled too long; the server calls it on a timer so that queued requests cannot starve behind dead episodes. */
+  /** Gives slots to those who wait, in the order of their arrival. Also called on a timer, because idle sessions ripen by time. */
   sweep(): void {
-    for (let slot = this.#evictIdle(); slot !== undefined; slot = this.#evictIdle()) this.#free.push(slot);
-    this.#admit();
-  }
-
-  #wake(): void {
-    if (this.#running || this.#closed) return;
+    for (const session of this.#queue) {
+      if (this.#closed) break;
+      const slot = this.#free.pop() ?? this.#parkIdle();
+      if (slot === undefined) break;
+      this.#queue.delete(session);
+      session.slot = slot;
+      this.#schedule.add(session);
+    }
+    if (this.#running || this.#closed || this.#schedule.size === 0) return;
     this.#running = true;
     setImmediate(() => this.#loop());
   }
 
+  /** The slot of the session that has idled longest beyond the limit, or undefined. */
+  #parkIdle(): number | undefined {
+    const limit = Date.now() - this.#idleLimitMs;
+    let oldest: Session | undefined;
+    for (const session of this.#sessions.values()) {
+      if (session.slot === undefined || this.#jobs.has(session) || session.lastUsed > limit) continue;
+      if (oldest === undefined || session.lastUsed < oldest.lastUsed) oldest = session;
+    }
+    const slot = oldest?.park();
+    if (slot !== undefined) this.#forget();
+    return slot;
+  }
+
+  /** Keeps the memory of parked sessions within its limit. */
+  #forget(): void {
+    const parked = [...this.#sessions.values()].filter((session) => session.slot === undefined && !this.#jobs.has(session));
+    parked.sort((a, b) => b.lastUsed - a.lastUsed);
+    let tokens = 0;
+    for (const session of parked) {
+      tokens += session.seen.length;
+      if (tokens > this.#parkedTokens) this.#sessions.delete(session.id);
+    }
+  }
+
   /** One step, then the event loop's turn: HTTP requests and training calls get in between steps. */
   #loop(): void {
-    if (this.#closed) return;
-    const active = [...this.#sessions.values()].filter((session) => session.job !== undefined);
-    if (active.length === 0) {
-      this.#running = false;
-      return;
-    }
+    this.#running = false;
+    if (this.#closed || this.#schedule.size === 0) return;
     const start = performance.now();
     try {
-      this.#step(active);
+      this.#step();
     } catch (error) {
-      for (const session of active) this.#drop(session, error as Error);
+      for (const session of [...this.#schedule]) this.#end(session, error as Error, 'failed');
     }
-    this.#milliseconds += performance.now() - start;
-    setImmediate(() => this.#loop());
+    this.#metrics.milliseconds += performance.now() - start;
+    this.sweep();
   }
 
-  #step(active: readonly Session[]): void {
-    const waiting = active.filter((session) => session.seen.length - session.fed > PREFILL_MINIMUM);
-    const ready = active.length - waiting.length;
-    if (waiting.length >= PREFILL_ROWS || (waiting.length > 0 && (ready === 0 || this.#sincePrefill >= PREFILL_PATIENCE))) {
-      this.#prefill(waiting.slice(0, PREFILL_ROWS));
-      this.#sincePrefill = 0;
-    } else {
-      this.#sincePrefill += 1;
+  #step(): void {
+    const chunks = this.#schedule.prefill();
+    if (chunks.length > 0) {
+      this.#network.prefill(
+        chunks.map(({ session, feed }) => ({
+          slot: session.slot!,
+          position: session.fed,
+          tokens: session.seen.slice(session.fed, feed.end),
+        })),
+      );
+      for (const { session, feed } of chunks) this.#advance(session, feed.end);
     }
-    const rows = active.filter((session) => session.seen.length - session.fed <= PREFILL_MINIMUM);
-    if (rows.length > 0) this.#decode(rows);
-  }
-
-  /** Feeds the next chunk of each session, but never the last token: its logits are needed, and decode gives them. */
-  #prefill(sessions: readonly Session[]): void {
-    const chunks = sessions.map((session) => {
-      const end = Math.min(session.fed + PREFILL_TOKENS, session.seen.length - 1);
-      return { slot: session.slot, position: session.fed, tokens: session.seen.slice(session.fed, end) };
-    });
-    this.#network.prefill(chunks);
-    sessions.forEach((session, i) => {
-      session.fed += chunks[i]!.tokens.length;
-      this.#fedTokens += chunks[i]!.tokens.length;
-    });
-  }
-
-  #decode(sessions: readonly Session[]): void {
-    const logits = this.#network.decode(
-      sessions.map((session) => ({ slot: session.slot, position: session.fed, token: session.seen[session.fed]! })),
+    const rows = this.#schedule.decode();
+    if (rows.length === 0) return;
+    const outputs = this.#network.decode(
+      rows.map(({ session }) => ({
+        ...{ slot: session.slot!, position: session.fed, token: session.seen[session.fed]! },
+        temperature: this.#jobs.get(session)!.request.temperature || 1,
+      })),
     );
-    sessions.forEach((session, i) => {
-      session.fed += 1;
-      this.#fedTokens += 1;
-      if (session.fed === session.seen.length) this.#extend(session, session.job!, logits[i]!);
+    rows.forEach(({ session, feed }, i) => {
+      this.#advance(session, feed.end);
+      if (session.complete) this.#draw(session, this.#jobs.get(session)!, outputs[i]!);
     });
   }
 
-  #extend(session: Session, job: Job, logits: Float32Array): void {
-    const { token, logprob } = drawToken(logits, job.request.temperature, job.random.next());
-    job.result.tokens.push(token);
-    job.result.logprobs.push(logprob);
-    session.seen.push(token);
-    this.#sampledTokens += 1;
-    const stopReason =
-      token === this.#endOfTurn
-        ? 'end-of-turn'
-        : job.result.tokens.length >= job.request.maxTokens
-          ? 'max-tokens'
-          : session.seen.length >= this.#network.length
-            ? 'context'
-            : undefined;
-    if (stopReason === undefined) return;
-    session.job = undefined;
-    session.lastUsed = Date.now();
-    job.finish({ ...job.result, stopReason });
+  #advance(session: Session, end: number): void {
+    this.#metrics.fedTokens += end - session.fed;
+    session.advance(end);
+  }
+
+  #draw(session: Session, job: Job, output: DecodeOutput): void {
+    const { request, tokens } = job;
+    let draw;
+    try {
+      draw = drawToken(output, request, job.random.next());
+    } catch (error) {
+      this.#end(session, error as Error, 'failed');
+      return;
+    }
+    tokens.push(draw.token);
+    job.logprobs.push(draw.logprob);
+    job.policyLogprobs.push(draw.policyLogprob);
+    session.seen.push(draw.token);
+    this.#metrics.sampledTokens += 1;
+    if (tokens.length === 1) this.#metrics.firstToken(performance.now() - job.arrived);
+    if (this.#endOfTurn.includes(draw.token)) this.#finish(session, job, 'end-of-turn');
+    else if (request.stopTokens?.includes(draw.token)) this.#finish(session, job, 'stop-token');
+    else if (tokens.length >= request.maxTokens) this.#finish(session, job, 'max-tokens');
+    else if (session.seen.length >= this.#network.length) this.#finish(session, job, 'context');
   }
 }

@@ -7,15 +7,23 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { InfrastructureError, UserError } from '../../environment/errors.ts';
 import type { SampleRequest, SampleResult, Sampler } from '../../environment/types.ts';
 import { NumericalError } from '../errors.ts';
-import { SessionLostError, SessionPrefixError } from '../sampler-errors.ts';
+import { SampleTimeoutError, SamplerBusyError, SessionLostError, SessionPrefixError } from '../sampler-errors.ts';
 import type { AdamSettings, LossSpec, LossSums, ModelRole, SequenceBatch, TrainerClient } from '../types.ts';
 import { TrainerLostError } from './errors.ts';
 import { decode, encode } from './protocol.ts';
 
 /** How long a session's first request waits for a trainer that is being restarted. */
 const RESTART_PATIENCE_MS = 20_000;
+/** Where an overloaded server, or a proxy before it, does not say when to come again. */
+const RETRY_AFTER_SECONDS = 1;
 /** A sampler that answers nobody for so long hangs. One request alone may wait longer: behind other episodes, or for a slot. */
 const SILENCE_MS = 600_000;
+
+interface Exchange {
+  readonly status: number;
+  readonly text: string;
+  readonly retryAfter: string | undefined;
+}
 
 class Connection {
   readonly #base: URL;
@@ -30,7 +38,10 @@ class Connection {
   /** @throws the typed error that the answer names, TrainerLostError when there is no answer, or the signal's reason */
   async call(method: string, path: string, body?: unknown, signal?: AbortSignal): Promise<unknown> {
     signal?.throwIfAborted();
-    const { status, text } = await this.#exchange(method, path, body, signal);
+    const { status, text, retryAfter } = await this.#exchange(method, path, body, signal);
+    // A proxy's answer has no body of ours.
+    if (status === 429 || status === 503)
+      throw new SamplerBusyError(`${method} ${path}: ${status}, ${text.slice(0, 300)}`, retryAfterSeconds(retryAfter));
     const answer = decodeAnswer(text, path);
     if (status < 300) return answer;
     const { code, message } = (answer as { error?: { code?: string; message?: string } }).error ?? {};
@@ -40,6 +51,8 @@ class Connection {
         throw new SessionLostError(what);
       case 'session-prefix':
         throw new SessionPrefixError(what);
+      case 'sample-timeout':
+        throw new SampleTimeoutError(what);
       case 'numerical':
         throw new NumericalError(what);
       case 'unknown-handle':
@@ -51,7 +64,7 @@ class Connection {
     }
   }
 
-  #exchange(method: string, path: string, body: unknown, signal: AbortSignal | undefined): Promise<{ status: number; text: string }> {
+  #exchange(method: string, path: string, body: unknown, signal: AbortSignal | undefined): Promise<Exchange> {
     return new Promise((resolve, reject) => {
       const payload = body === undefined ? undefined : Buffer.from(encode(body));
       const lost = (cause: Error): void => {
@@ -73,13 +86,26 @@ class Connection {
           const chunks: Buffer[] = [];
           response.on('data', (chunk: Buffer) => chunks.push(chunk));
           response.on('error', lost);
-          response.on('end', () => resolve({ status: response.statusCode ?? 0, text: Buffer.concat(chunks).toString('utf8') }));
+          response.on('end', () =>
+            resolve({
+              status: response.statusCode ?? 0,
+              text: Buffer.concat(chunks).toString('utf8'),
+              retryAfter: response.headers['retry-after'],
+            }),
+          );
         },
       );
       request.on('error', lost);
       request.end(payload);
     });
   }
+}
+
+/** Seconds, or the HTTP date of RFC 9110; at least 0.1 and at most a minute. */
+function retryAfterSeconds(header: string | undefined): number {
+  if (header === undefined) return RETRY_AFTER_SECONDS;
+  const seconds = /^\d+$/.test(header) ? Number(header) : (Date.parse(header) - Date.now()) / 1000;
+  return Number.isNaN(seconds) ? RETRY_AFTER_SECONDS : Math.min(60, Math.max(0.1, seconds));
 }
 
 function decodeAnswer(text: string, path: string): unknown {
@@ -127,7 +153,10 @@ export class HttpSampler implements Sampler {
     this.#silenceMs = silenceMs;
   }
 
-  /** @throws InfrastructureError when the sampler answers nobody any more (an episode's own clock does not run while it waits) */
+  /**
+   * Comes again where the sampler is busy, as late as it says.
+   * @throws what the sampler throws; InfrastructureError when it answers nobody any more (an episode's own clock does not run while it waits)
+   */
   async sample(request: SampleRequest, outer?: AbortSignal): Promise<SampleResult> {
     const silent = new AbortController();
     const started = performance.now();
@@ -144,10 +173,11 @@ export class HttpSampler implements Sampler {
 
   async #sample(request: SampleRequest, signal: AbortSignal): Promise<SampleResult> {
     const continued = this.#answered.has(request.sessionId);
-    const deadline = Date.now() + RESTART_PATIENCE_MS;
+    const started = Date.now();
     for (;;) {
       try {
-        const result = (await this.#connection.call('POST', '/v1/sample', { ...request, continued }, signal)) as SampleResult;
+        const body = { ...request, continued, timeoutMs: timeLeft(request, Date.now() - started) };
+        const result = (await this.#connection.call('POST', '/v1/sample', body, signal)) as SampleResult;
         this.#answered.add(request.sessionId);
         this.#lastAnswer = performance.now();
         return result;
@@ -156,9 +186,13 @@ export class HttpSampler implements Sampler {
           this.#answered.delete(request.sessionId);
           throw new SessionLostError(`session '${request.sessionId}': ${error.message}`, { cause: error });
         }
-        if (error instanceof SessionLostError) this.#answered.delete(request.sessionId);
-        if (!refused(error) || Date.now() > deadline) throw error;
-        await sleep(250, undefined, { signal });
+        if (error instanceof SessionLostError || error instanceof SampleTimeoutError) this.#answered.delete(request.sessionId);
+        if (error instanceof SamplerBusyError) {
+          await pause(error.retryAfterSeconds * 1000, signal);
+          continue;
+        }
+        if (!refused(error) || Date.now() > started + RESTART_PATIENCE_MS) throw error;
+        await pause(250, signal);
       }
     }
   }
@@ -168,6 +202,18 @@ export class HttpSampler implements Sampler {
     // A trainer that is gone has no session to end, and one that idles too long is evicted.
     await this.#connection.call('DELETE', `/v1/sessions/${encodeURIComponent(sessionId)}`).catch(() => undefined);
   }
+}
+
+/** Of the request's time limit, which counts all tries together. */
+function timeLeft({ sessionId, timeoutMs }: SampleRequest, elapsedMs: number): number | undefined {
+  if (timeoutMs === undefined) return undefined;
+  if (elapsedMs >= timeoutMs) throw new SampleTimeoutError(`session '${sessionId}': refused for ${timeoutMs} ms, the request's time limit`);
+  return timeoutMs - elapsedMs;
+}
+
+/** @throws the signal's reason, which node's own timer would hide in an AbortError */
+async function pause(milliseconds: number, signal: AbortSignal): Promise<void> {
+  await sleep(milliseconds, undefined, { signal }).catch(() => signal.throwIfAborted());
 }
 
 function refused(error: unknown): boolean {

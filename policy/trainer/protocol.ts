@@ -11,7 +11,7 @@
  *   POST   /v1/models/:handle/save                 saveSchema → {}
  *   DELETE /v1/models/:handle
  *
- * Errors: {error: {code, message}} with the status of `statusOf`.
+ * Errors: {error: {code, message}} with the status of `statusOf`; a 503 says in Retry-After how many seconds to wait.
  */
 import { z } from 'zod';
 import { UserError } from '../../environment/errors.ts';
@@ -25,7 +25,11 @@ export const sampleSchema = z.strictObject({
   tokens: z.array(token).min(1),
   seed: z.number().int().min(0).max(4294967295),
   maxTokens: z.number().int().min(1),
-  temperature: z.number().positive(),
+  temperature: z.number().min(0),
+  topK: z.number().int().min(1).optional(),
+  topP: z.number().positive().max(1).optional(),
+  stopTokens: z.array(token).max(64).optional(),
+  timeoutMs: z.number().int().min(1).max(2147483647).optional(),
   /** true: an earlier request of this session was answered; false: the session's first request. */
   continued: z.boolean().optional(),
 });
@@ -83,6 +87,8 @@ export type ErrorCode =
   | 'bad-request'
   | 'session-prefix'
   | 'session-lost'
+  | 'sampler-busy'
+  | 'sample-timeout'
   | 'numerical'
   | 'unknown-handle'
   | 'unauthorized'
@@ -96,6 +102,8 @@ export const statusOf: Readonly<Record<ErrorCode, number>> = {
   'unknown-handle': 410,
   'session-prefix': 409,
   'session-lost': 409,
+  'sampler-busy': 503,
+  'sample-timeout': 504,
   numerical: 422,
   storage: 507,
   internal: 500,

@@ -9,7 +9,7 @@ import type { Logger } from 'pino';
 import { storageError, UserError } from '../../environment/errors.ts';
 import { ArtifactError } from '../../records/artifacts.ts';
 import { NumericalError } from '../errors.ts';
-import { SessionLostError, SessionPrefixError } from '../sampler-errors.ts';
+import { SampleTimeoutError, SamplerBusyError, SessionLostError, SessionPrefixError } from '../sampler-errors.ts';
 import type { SamplerPool } from '../sampler-pool.ts';
 import { device } from '../tensorflow.ts';
 import { tensorflowThreads } from '../tensorflow-environment.ts';
@@ -98,6 +98,7 @@ async function handle(
     const { code, message } = describe(error);
     if (code === 'internal') options.logger.error({ route, err: error }, 'request failed');
     else options.logger.warn({ route, code, message: message.slice(0, 300) }, 'request refused');
+    if (error instanceof SamplerBusyError) response.setHeader('retry-after', error.retryAfterSeconds);
     send(response, statusOf[code], errorBody(code, message));
   }
 }
@@ -169,6 +170,8 @@ function describe(error: unknown): { code: ErrorCode; message: string } {
   const message = error instanceof Error ? error.message : String(error);
   if (error instanceof SessionLostError) return { code: 'session-lost', message };
   if (error instanceof SessionPrefixError) return { code: 'session-prefix', message };
+  if (error instanceof SamplerBusyError) return { code: 'sampler-busy', message };
+  if (error instanceof SampleTimeoutError) return { code: 'sample-timeout', message };
   if (error instanceof TrainerLostError) return { code: 'unknown-handle', message };
   if (error instanceof NumericalError) return { code: 'numerical', message };
   if (error instanceof NotFound) return { code: 'not-found', message };
