@@ -6,14 +6,7 @@
  */
 import { UserError } from '../../environment/errors.ts';
 import type { ChatMessage, ChatTemplate } from '../chat-template.ts';
-
-/** Where a content goes, and whether the template takes white space off its ends. */
-export interface Slot {
-  readonly trimStart: boolean;
-  readonly trimEnd: boolean;
-}
-/** The template's own text, which may hold special tokens, and the places of contents. */
-export type Frame = readonly (string | Slot)[];
+import type { Frame, Slot } from './frames.ts';
 
 export interface ChatLayout {
   /** How an episode begins, up to where the agent writes. Contents: the system message (where `systemRole`), the first user message. */

@@ -16,8 +16,8 @@ import { explainHarness } from '../../environment/harness/prompts.ts';
 import type { EpisodeCodec } from '../../environment/types.ts';
 import { readJson, type ChatTemplate } from '../chat-template.ts';
 import type { PolicyTokenizer } from '../tokenizer.ts';
-import { chatLayout, type Frame, type Slot } from './chat-layout.ts';
-import { cutMiddle } from './cut-middle.ts';
+import { chatLayout } from './chat-layout.ts';
+import { frameWriter, specialPattern, type Frame, type Slot } from './frames.ts';
 
 const AS_IS: Slot = { trimStart: false, trimEnd: false };
 
@@ -79,54 +79,4 @@ function splitEndOfTurn(between: Frame, tokenizer: PolicyTokenizer, place: strin
     );
   }
   return { endOfTurn, following: [after.join(''), ...rest] };
-}
-
-/** Splits a text so that every second piece is a special token; the longest counts where several begin at one place. */
-function specialPattern(tokenizer: PolicyTokenizer): RegExp {
-  const tokens = [...tokenizer.added.keys()].filter((token) => token !== '').sort((a, b) => b.length - a.length);
-  // A pattern that matches nothing, where there are none.
-  return new RegExp(`(${tokens.map((token) => token.replace(/[\\^$.*+?()[\]{}|]/g, '\\$&')).join('|') || '(?!)'})`);
-}
-
-type Writer = (frame: Frame, contents: readonly string[], maxTokens?: number) => number[];
-
-/** Encodes frames with contents put in, each cut to `maxTokens`. */
-function frameWriter(tokenizer: PolicyTokenizer): Writer {
-  const specials = specialPattern(tokenizer);
-  return (frame, contents, maxTokens = Infinity) => {
-    const ids: number[] = [];
-    // Text between two special tokens is encoded in one piece, as transformers does: tokens may span the border of a content.
-    let text = '';
-    const flush = (): void => {
-      ids.push(...tokenizer.encode(text));
-      text = '';
-    };
-    const left = [...contents];
-    for (const part of frame) {
-      if (typeof part === 'string') {
-        part.split(specials).forEach((piece, index) => {
-          if (index % 2 === 0) text += piece;
-          else {
-            flush();
-            ids.push(tokenizer.added.get(piece) as number);
-          }
-        });
-        continue;
-      }
-      const content = trimmed(left.shift() ?? '', part);
-      const tokens = maxTokens === Infinity ? [] : tokenizer.encode(content);
-      if (tokens.length <= maxTokens) text += content;
-      else {
-        flush();
-        ids.push(...cutMiddle(tokenizer, tokens, maxTokens));
-      }
-    }
-    flush();
-    return ids;
-  };
-}
-
-function trimmed(content: string, { trimStart, trimEnd }: Slot): string {
-  const start = trimStart ? content.trimStart() : content;
-  return trimEnd ? start.trimEnd() : start;
 }
