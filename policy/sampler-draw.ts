@@ -4,8 +4,7 @@
  * a draw without cuts is one sum and half a scan, in the order of the token ids.
  */
 import { NumericalError } from './errors.ts';
-import { cutOf } from './sampler-cut.ts';
-import type { Cut } from './sampler-cut.ts';
+import { cutTokens } from './sampler-cut.ts';
 
 /** One row of a decode step, relative to the greatest logit. */
 export interface DecodeOutput {
@@ -51,14 +50,15 @@ export function drawToken({ weights, logSum }: DecodeOutput, rule: SamplingRule,
     // Relative to the greatest logit the greatest is 0.
     return { token: greatest(weights), logprob: 0, policyLogprob: -Math.log(total) };
   }
-  const cut = cutOf(weights, total, rule.topK, rule.topP);
-  const kept = cut === undefined ? total : sumKept(weights, cut);
-  const target = uniform * kept;
-  const token = cut === undefined ? find(weights, target) : findKept(weights, cut, target);
+  const { topK = Infinity, topP = 1 } = rule;
+  const kept = topK < weights.length || topP < 1 ? cutTokens(weights, total, topK, topP) : undefined;
+  const sum = kept === undefined ? total : sumBlocks(kept.weights);
+  const place = find(kept?.weights ?? weights, uniform * sum);
+  const token = kept?.ids[place] ?? place;
   const logWeight = Math.log(weights[token]!);
   // At temperature 1 the weights are the policy's own, and their float64 sum is better than the network's.
   const policyLogprob = rule.temperature === 1 ? logWeight - Math.log(total) : rule.temperature * logWeight - logSum;
-  return { token, logprob: logWeight - Math.log(kept), policyLogprob };
+  return { token, logprob: logWeight - Math.log(sum), policyLogprob };
 }
 
 /** Fills `blocks`; returns their sum. */
@@ -85,6 +85,7 @@ function sumBlocks(weights: Float32Array): number {
   return total;
 }
 
+/** The first place whose cumulative weight exceeds `target`; `blocks` are those of `weights`. */
 function find(weights: Float32Array, target: number): number {
   let cumulative = 0;
   let block = 0;
@@ -94,36 +95,10 @@ function find(weights: Float32Array, target: number): number {
     cumulative += weights[i]!;
     if (cumulative > target) return i;
   }
-  return lastPositive(weights);
-}
-
-/** Rounding may leave the cumulative sum a hair below the target; the token is then the last that is possible. */
-function lastPositive(weights: Float32Array): number {
+  // Other additions than the sum's may stay a hair below it: then it is the last place that is possible.
   let i = weights.length - 1;
   while (weights[i] === 0) i--;
   return i;
-}
-
-function isKept(weight: number, id: number, cut: Cut): boolean {
-  return weight > cut.weight || (weight === cut.weight && id <= cut.id);
-}
-
-function sumKept(weights: Float32Array, cut: Cut): number {
-  let sum = 0;
-  for (let i = 0; i < weights.length; i++) if (isKept(weights[i]!, i, cut)) sum += weights[i]!;
-  return sum;
-}
-
-function findKept(weights: Float32Array, cut: Cut, target: number): number {
-  let cumulative = 0;
-  let token = 0;
-  for (let i = 0; i < weights.length; i++) {
-    if (!isKept(weights[i]!, i, cut)) continue;
-    token = i;
-    cumulative += weights[i]!;
-    if (cumulative > target) break;
-  }
-  return token;
 }
 
 function greatest(weights: Float32Array): number {

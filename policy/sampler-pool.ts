@@ -11,7 +11,7 @@ import { disposeModel } from './model-parameters.ts';
 import { SamplerBusyError, SessionLostError } from './sampler-errors.ts';
 import { defaultSamplerMemory, samplerBytes } from './sampler-memory.ts';
 import type { SamplerStatistics } from './sampler-metrics.ts';
-import { PolicySampler } from './sampler.ts';
+import { DEFAULT_SLOTS, PolicySampler } from './sampler.ts';
 import type { PolicySamplerOptions, SampleOptions } from './sampler.ts';
 
 /** Resolves a policy's SHA-256 to its directory. */
@@ -57,9 +57,9 @@ export class SamplerPool {
     this.#sweeper.unref();
   }
 
-  /** Rows of a sampling step: their number decides the bits of a result. undefined: the sampler's default. */
-  get slots(): number | undefined {
-    return this.#options.slots;
+  /** Rows of a sampling step: their number decides the bits of a result. */
+  get slots(): number {
+    return this.#options.slots ?? DEFAULT_SLOTS;
   }
 
   /**
@@ -105,7 +105,7 @@ export class SamplerPool {
 
   async #make(policy: string, resident: Resident): Promise<PolicySampler> {
     const directory = await this.#directory(policy);
-    this.#reserve(policy, resident, samplerBytes(readConfig(directory), this.#options.slots ?? 48));
+    this.#reserve(policy, resident, samplerBytes(readConfig(directory), this.slots));
     const model = loadModel(directory, 'actor');
     try {
       // The sampler copies the weights into its own layout.

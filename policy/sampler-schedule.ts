@@ -34,9 +34,6 @@ export class Schedule<T extends Schedulable> {
   get size(): number {
     return this.#turn.size;
   }
-  has(session: T): boolean {
-    return this.#turn.has(session);
-  }
   /** From now on the session takes part. */
   add(session: T): void {
     this.#turn.add(session);

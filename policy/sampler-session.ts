@@ -32,6 +32,8 @@ export class Session {
   /** undefined: not in the cache. */
   slot: number | undefined;
   fed = 0;
+  /** A request is in flight. */
+  busy = false;
   /** Milliseconds of Date.now() at the end of the last request. */
   lastUsed = 0;
   readonly #prompts: Prompt[] = [];
