@@ -11,7 +11,15 @@ export interface LibraryTokenizer {
 }
 
 /** A tokenizer from the parsed tokenizer.json (and an empty tokenizer_config.json). */
-export function createLibraryTokenizer(json: object): LibraryTokenizer {
+export function createLibraryTokenizer(json: { readonly pre_tokenizer: unknown }): LibraryTokenizer {
   const { Tokenizer } = library as unknown as { readonly Tokenizer: new (json: object, config: object) => LibraryTokenizer };
-  return new Tokenizer(json, {});
+  return new Tokenizer({ ...json, pre_tokenizer: withUnicodeDigits(json.pre_tokenizer) }, {});
+}
+
+/** The library's `Digits` knows ASCII digits only; in the format it means every character that Unicode calls a number (½, ², Ⅷ). */
+function withUnicodeDigits(preTokenizer: unknown): unknown {
+  const { type, individual_digits, pretokenizers, ...rest } = (preTokenizer ?? {}) as Readonly<Record<string, unknown>>;
+  if (Array.isArray(pretokenizers)) return { ...rest, type, pretokenizers: pretokenizers.map(withUnicodeDigits) };
+  if (type !== 'Digits') return preTokenizer;
+  return { type: 'Split', pattern: { Regex: individual_digits === true ? '\\p{N}' : '\\p{N}+' }, behavior: 'Isolated', invert: false };
 }
