@@ -135,9 +135,12 @@ export function tokenValues(model: Model, batch: SequenceBatch): Float32Array {
 /** [T·V] logits after each token of one sequence, for comparisons with other implementations. */
 export function sequenceLogits(model: Model, tokens: readonly number[]): Float32Array {
   const batch = maskedBatch({ rows: 1, length: tokens.length, tokens, mask: tokens.map(() => 0) }, model.config);
-  return tf.tidy(() =>
-    tf.matMul(hiddenStates(model, batch), outputMatrix(model) as tf.Tensor as tf.Tensor2D, false, true).dataSync<'float32'>(),
-  );
+  const output = outputMatrix(model) as tf.Tensor as tf.Tensor2D;
+  const logits = tf.tidy(() => tf.matMul(hiddenStates(model, batch), output, false, true));
+  // Read outside: tidy looks through everything that it returns for tensors, number by number.
+  const values = logits.dataSync<'float32'>();
+  logits.dispose();
+  return values;
 }
 
 function atMask(model: Model, batch: SequenceBatch, compute: (checked: MaskedBatch) => tf.Tensor): Float32Array {
