@@ -41,7 +41,7 @@ export function cutTokens(weights: Float32Array, total: number, topK: number, to
   const count = gather(weights, floorOf(weights, total, topK, topP));
   const candidates = values.subarray(0, count);
   const top = fillBuckets(candidates);
-  const byCount = topK < count ? beginning(candidates, top, topK, Infinity) : undefined;
+  const byCount = topK < weights.length ? beginning(candidates, top, topK, Infinity) : undefined;
   const cut = topP < 1 ? beginning(candidates, top, topK, topP * (byCount?.sum ?? total)) : byCount;
   return keep(candidates, cut);
 }

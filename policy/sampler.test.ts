@@ -3,8 +3,10 @@ import { after, test } from 'node:test';
 import type { SampleRequest, SampleResult } from '../environment/types.ts';
 import { Random } from '../method/seeds.ts';
 import { createModel, tokenLogprobs } from './model.ts';
+import { SampleTimeoutError, SamplerBusyError } from './sampler-errors.ts';
 import { RawOps } from './sampler-ops.ts';
 import { PolicySampler } from './sampler.ts';
+import type { PolicySamplerOptions } from './sampler.ts';
 import { tf } from './tensorflow.ts';
 import type { ModelConfig } from './types.ts';
 
@@ -35,8 +37,8 @@ for (const [name, parameter] of model.params) {
   parameter.assign(tf.tensor(values, parameter.shape));
 }
 const open: PolicySampler[] = [];
-function sampler(slots = 6): PolicySampler {
-  const created = new PolicySampler(model, { slots });
+function sampler(slots = 6, options: PolicySamplerOptions = {}): PolicySampler {
+  const created = new PolicySampler(model, { ...options, slots });
   open.push(created);
   return created;
 }
@@ -76,27 +78,111 @@ test('log-probabilities at sampling equal the training forward pass on the same 
   forward.forEach((value, i) => assert.ok(Math.abs(value - behaviour[i]!) < 1e-4, `token ${i}: ${value} and ${behaviour[i]}`));
 });
 
-test('a request gives the same bits whatever the other slots hold and in which order requests arrive', async () => {
-  const wanted = async (one: PolicySampler): Promise<SampleResult[]> => {
-    const first = await one.sample(request('me', prompt(3, 40), 11));
-    const second = await one.sample(request('me', [...prompt(3, 40), ...first.tokens, ...prompt(4, 12)], 12));
-    return [first, second];
-  };
-  const alone = await wanted(sampler());
-  for (let round = 0; round < 4; round++) {
-    const one = sampler();
-    const random = new Random(round);
-    const neighbours = Array.from({ length: 8 }, (_, i) => async () => {
-      for (let wait = random.int(5); wait > 0; wait--) await new Promise(setImmediate);
-      const tokens = prompt(1000 * round + i, 5 + random.int(70));
-      await one.sample(request(`n${i}`, tokens, i, 1 + random.int(30)));
-      one.endSession(`n${i}`);
-    });
-    const mine = { result: [] as SampleResult[] };
-    const all = random.shuffle([...neighbours, async () => void (mine.result = await wanted(one))]);
-    await Promise.all(all.map((run) => run()));
-    assert.deepEqual(mine.result, alone);
+/** Turns of one episode, each with its own rule; what the sampler said is followed by an observation. */
+async function episode(one: PolicySampler, id: string, seed: number, rules: readonly Partial<SampleRequest>[]): Promise<SampleResult[]> {
+  const tokens = prompt(seed, 1 + (seed % 60));
+  const results: SampleResult[] = [];
+  for (const [turn, rule] of rules.entries()) {
+    const result = await one.sample({ ...request(id, [...tokens], seed * 10 + turn, 5), ...rule }, { continued: turn > 0 });
+    tokens.push(...result.tokens, ...prompt(seed + turn, 1 + ((seed + turn) % 11)));
+    results.push(result);
   }
+  one.endSession(id);
+  return results;
+}
+const rules: readonly Partial<SampleRequest>[] = [
+  { temperature: 1 },
+  { temperature: 0.6, topK: 8 },
+  { temperature: 0 },
+  { temperature: 1.4, topP: 0.8, stopTokens: [9, 11] },
+];
+
+for (const slots of [1, 2, 3, 9]) {
+  test(`with ${slots} slots a request gives the same bits whatever others do: their order, cancellations, time limits, and whether it is parked`, async () => {
+    const seeds = [33, 34, 100, 259];
+    const alone: SampleResult[][] = [];
+    for (const seed of seeds) alone.push(await episode(sampler(slots), `e${seed}`, seed, rules));
+    for (let round = 0; round < 4; round++) {
+      // Sessions give up their slots between turns as soon as somebody waits.
+      const one = sampler(slots, { idleLimitMs: round % 2 === 0 ? -1 : 10 });
+      const sweeping = setInterval(() => one.sweep(), 2);
+      const random = new Random(round);
+      const pause = async (): Promise<void> => {
+        for (let wait = random.int(12); wait > 0; wait--) await new Promise(setImmediate);
+      };
+      const neighbour = (i: number) => async (): Promise<void> => {
+        await pause();
+        const abort = new AbortController();
+        const limit = random.chance(0.2) ? { timeoutMs: 1 + random.int(10) } : {};
+        const running = one.sample(
+          { ...request(`n${i}`, prompt(1000 * round + i, 5 + random.int(70)), i, 1 + random.int(30)), ...limit },
+          abort,
+        );
+        if (random.chance(0.3)) void pause().then(() => abort.abort(new Error('cancelled')));
+        await running.catch((error: Error) => assert.match(error.message, /cancelled|time limit/));
+        if (random.chance(0.5)) one.endSession(`n${i}`);
+      };
+      const results: SampleResult[][] = [];
+      const neighbours = Array.from({ length: 10 }, (_, i) => neighbour(i));
+      const mine = seeds.map((seed, i) => async () => void (results[i] = await episode(one, `e${seed}`, seed, rules)));
+      await Promise.all(random.shuffle([...neighbours, ...mine]).map((run) => run()));
+      clearInterval(sweeping);
+      assert.deepEqual(results, alone, `round ${round}`);
+    }
+  });
+}
+
+test('few slots and many give the same tokens, and log-probabilities to 1e-4', async () => {
+  const [first, ...rest] = await Promise.all([6, 1, 2].map((slots) => episode(sampler(slots), 'me', 33, rules)));
+  for (const results of rest) {
+    for (const [turn, result] of results.entries()) {
+      assert.deepEqual(result.tokens, first![turn]!.tokens);
+      result.policyLogprobs!.forEach((value, i) => assert.ok(Math.abs(value - first![turn]!.policyLogprobs![i]!) < 1e-4));
+    }
+  }
+});
+
+test('an episode of many turns keeps the numbers of the training forward pass, also where it was parked again and again', async () => {
+  const one = sampler(1, { idleLimitMs: -1 });
+  const tokens = prompt(21, 10);
+  const mask = tokens.map(() => 0);
+  const sampled = tokens.map(() => 0);
+  for (let turn = 0; turn < 12; turn++) {
+    const result = await one.sample(request('long', [...tokens], turn, 4), { continued: turn > 0 });
+    await one.sample(request(`other ${turn}`, prompt(turn, 20), turn, 1));
+    one.endSession(`other ${turn}`);
+    const observation = prompt(60 + turn, 1 + (turn % 7));
+    tokens.push(...result.tokens, ...observation);
+    mask.push(...result.tokens.map(() => 1), ...observation.map(() => 0));
+    sampled.push(...result.policyLogprobs!, ...observation.map(() => 0));
+  }
+  assert.ok(one.statistics().fedTokens > 5 * tokens.length, 'it was fed again');
+  const forward = tokenLogprobs(model, { rows: 1, length: tokens.length, tokens, mask });
+  forward.forEach((value, i) => assert.ok(Math.abs(value - sampled[i]!) < 1e-4, `token ${i}: ${value} and ${sampled[i]}`));
+});
+
+test('greedy takes the most probable token of the training forward pass, whatever the seed', async () => {
+  const one = sampler();
+  const tokens = prompt(12, 30);
+  const greedy = await one.sample({ ...request('g', tokens, 1, 1), temperature: 0 });
+  const rows = Array.from({ length: config.vocab_size }, (_, token) => [...tokens, token]);
+  const length = tokens.length + 1;
+  const mask = rows.flatMap(() => [...tokens.map(() => 0), 1]);
+  const logprobs = tokenLogprobs(model, { rows: rows.length, length, tokens: rows.flat(), mask }).filter((_, i) => mask[i] === 1);
+  assert.deepEqual(greedy.tokens, [logprobs.indexOf(Math.max(...logprobs))]);
+  assert.deepEqual(greedy.logprobs, [0]);
+  assert.ok(Math.abs(greedy.policyLogprobs![0]! - Math.max(...logprobs)) < 1e-4);
+  const again = await one.sample({ ...request('h', tokens, 2, 1), temperature: 0 });
+  assert.deepEqual(again, greedy);
+});
+
+test('a turn ends at any of its stop tokens, which is the last token of the answer', async () => {
+  const one = sampler();
+  const free = await one.sample(request('free', prompt(3, 20), 5, 20));
+  const [stop, other] = [free.tokens[3]!, free.tokens[7]!];
+  const stopped = await one.sample({ ...request('stopped', prompt(3, 20), 5, 20), stopTokens: [other, stop] });
+  assert.equal(stopped.stopReason, 'stop-token');
+  assert.deepEqual(stopped.tokens, free.tokens.slice(0, Math.min(free.tokens.indexOf(stop), free.tokens.indexOf(other)) + 1));
 });
 
 test('a neighbour so long that more of the cache is read changes no bit of a short request', async () => {
@@ -151,6 +237,78 @@ test('requests beyond the slots wait for one to become free, and an abort frees 
   abort.abort(new Error('client went away'));
   await assert.rejects(aborted, /client went away/);
   assert.ok((await second).tokens.length > 0);
+});
+
+test('a request past the queue limit is refused with a time to come again, and its session is as before', async () => {
+  const one = sampler(1, { queueLimit: 1, idleLimitMs: -1 });
+  const first = await one.sample(request('a', prompt(1, 9), 1, 2));
+  const running = one.sample(request('b', prompt(2, 9), 2, 30));
+  const waiting = one.sample(request('c', prompt(3, 9), 3, 2));
+  const next = request('a', [...prompt(1, 9), ...first.tokens, 5], 4, 2);
+  await assert.rejects(one.sample(next, { continued: true }), (error) => error instanceof SamplerBusyError && error.retryAfterSeconds >= 1);
+  assert.equal(one.statistics().requests.refused, 1);
+  await Promise.all([running, waiting]);
+  assert.ok((await one.sample(next, { continued: true })).tokens.length > 0);
+});
+
+test('waiting requests get slots in the order of their arrival', async () => {
+  const one = sampler(2, { idleLimitMs: -1 });
+  const order: number[] = [];
+  const ask = async (i: number): Promise<void> => {
+    await one.sample({ ...request(`s${i}`, prompt(i, 40 - i), i, 3), temperature: 0 });
+    order.push(i);
+    one.endSession(`s${i}`);
+  };
+  await Promise.all(Array.from({ length: 9 }, (_, i) => ask(i)));
+  order.forEach((i, place) => assert.ok(Math.abs(i - place) <= 1, `order ${order.join(' ')}`));
+});
+
+test('a time limit ends a running request and a waiting one, frees the slot and ends the session', async () => {
+  const one = sampler(1);
+  const running = one.sample({ ...request('running', prompt(1, 20), 1, 100), timeoutMs: 20 });
+  const waiting = one.sample({ ...request('waiting', prompt(2, 20), 1), timeoutMs: 10 });
+  const patient = one.sample(request('patient', prompt(3, 20), 1, 3));
+  const late = performance.now() + 30;
+  while (performance.now() < late); // no step in between
+  await Promise.all([
+    assert.rejects(waiting, (error) => error instanceof SampleTimeoutError && /0 tokens after 10 ms/.test(error.message)),
+    assert.rejects(running, { code: 'sample-timeout' }),
+  ]);
+  assert.ok((await patient).tokens.length > 0);
+  await assert.rejects(one.sample(request('running', prompt(1, 30), 1), { continued: true }), { code: 'session-lost' });
+  assert.deepEqual([one.statistics().requests.timedOut, one.statistics().busySlots], [2, 1]);
+});
+
+test('a session is parked only where somebody waits for its slot, and forgotten only beyond the limit of tokens', async () => {
+  const one = sampler(1, { idleLimitMs: -1, parkedTokens: 30 });
+  const ask = async (id: string, length: number): Promise<number[]> => {
+    const tokens = prompt(1, length);
+    return [...tokens, ...(await one.sample(request(id, tokens, 1, 1))).tokens, 5];
+  };
+  const first = await ask('first', 15);
+  one.sweep();
+  assert.deepEqual([one.statistics().busySlots, one.statistics().parked], [1, 0]);
+  const second = await ask('second', 17);
+  assert.equal(one.statistics().parked, 1);
+  await ask('third', 5);
+  await assert.rejects(one.sample(request('first', first, 1), { continued: true }), { code: 'session-lost' });
+  assert.ok((await one.sample(request('second', second, 1, 1), { continued: true })).tokens.length > 0);
+});
+
+test('statistics count tokens and ends, and tell how long first tokens took', async () => {
+  const one = sampler(2);
+  assert.equal(one.statistics().timeToFirstToken, undefined);
+  const result = await one.sample(request('a', prompt(1, 20), 1, 5));
+  const abort = new AbortController();
+  const cancelled = one.sample(request('b', prompt(2, 20), 1, 50), abort);
+  assert.equal(one.statistics().active, 1);
+  abort.abort(new Error('gone'));
+  await assert.rejects(cancelled, /gone/);
+  const { sampledTokens, fedTokens, requests, timeToFirstToken, tokensPerSecond } = one.statistics();
+  assert.equal(sampledTokens, result.tokens.length);
+  assert.equal(fedTokens, 20 + result.tokens.length - 1);
+  assert.deepEqual(requests, { answered: 1, refused: 0, timedOut: 0, cancelled: 1, failed: 0 });
+  assert.ok(timeToFirstToken!.median > 0 && timeToFirstToken!.max >= timeToFirstToken!.median && tokensPerSecond > 0);
 });
 
 test('many steps and many sessions leave no tensor behind', async () => {

@@ -6,11 +6,20 @@ import { after, it } from 'node:test';
 import { InfrastructureError } from '../../environment/errors.ts';
 import { HttpSampler } from './client.ts';
 
+const tries: { sessionId: string; timeoutMs: number | undefined; at: number }[] = [];
 const server = http.createServer((request, response) => {
   let body = '';
   request.on('data', (chunk: Buffer) => (body += chunk.toString()));
   request.on('end', () => {
-    const { sessionId } = JSON.parse(body) as { sessionId: string };
+    const { sessionId, timeoutMs } = JSON.parse(body) as { sessionId: string; timeoutMs?: number };
+    tries.push({ sessionId, timeoutMs, at: performance.now() });
+    const tried = tries.filter((one) => one.sessionId === sessionId).length;
+    const busy = { proxy: 429, full: 503, 'always full': 503 }[sessionId];
+    if (busy !== undefined && (tried === 1 || sessionId === 'always full')) {
+      const after = { proxy: new Date(Date.now() + 1500).toUTCString(), full: '1', 'always full': '0' }[sessionId];
+      response.writeHead(busy, { 'retry-after': after }).end('come again');
+      return;
+    }
     const answer = (): unknown => response.end(JSON.stringify({ tokens: [1], logprobs: [0], stopReason: 'end-of-turn' }));
     if (sessionId === 'queued') setTimeout(answer, 600);
     else if (sessionId !== 'never') answer();
@@ -41,4 +50,32 @@ it('waits for as long as others are answered', async () => {
     await new Promise((resolve) => setTimeout(resolve, 20));
   }
   assert.deepEqual((await queued).tokens, [1]);
+});
+
+it('comes again as late as a busy server says, in seconds or by a date, also where a proxy says it', async () => {
+  const sampler = new HttpSampler(url);
+  await Promise.all(
+    ['full', 'proxy'].map(async (sessionId) => {
+      assert.deepEqual((await sampler.sample(request(sessionId))).tokens, [1]);
+      const [first, second, ...more] = tries.filter((one) => one.sessionId === sessionId);
+      assert.equal(more.length, 0);
+      // Dates have whole seconds.
+      assert.ok(second!.at - first!.at >= (sessionId === 'full' ? 995 : 400));
+    }),
+  );
+});
+
+it("counts the tries at a busy server against the request's time limit", async () => {
+  const sampler = new HttpSampler(url);
+  await assert.rejects(sampler.sample({ ...request('always full'), timeoutMs: 350 }), { code: 'sample-timeout' });
+  const limits = tries.filter((one) => one.sessionId === 'always full').map((one) => one.timeoutMs!);
+  assert.equal(limits[0], 350);
+  limits.reduce((before, limit) => (assert.ok(limit < before), limit));
+});
+
+it('a cancelled request stops coming again, with the reason of its signal', async () => {
+  const abort = new AbortController();
+  const pending = new HttpSampler(url).sample(request('always full'), abort.signal);
+  abort.abort(new Error('the run was cancelled'));
+  await assert.rejects(pending, /the run was cancelled/);
 });

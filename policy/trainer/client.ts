@@ -174,9 +174,10 @@ export class HttpSampler implements Sampler {
   async #sample(request: SampleRequest, signal: AbortSignal): Promise<SampleResult> {
     const continued = this.#answered.has(request.sessionId);
     const started = Date.now();
+    let { timeoutMs } = request;
     for (;;) {
       try {
-        const body = { ...request, continued, timeoutMs: timeLeft(request, Date.now() - started) };
+        const body = { ...request, timeoutMs, continued };
         const result = (await this.#connection.call('POST', '/v1/sample', body, signal)) as SampleResult;
         this.#answered.add(request.sessionId);
         this.#lastAnswer = performance.now();
@@ -189,6 +190,7 @@ export class HttpSampler implements Sampler {
         if (error instanceof SessionLostError || error instanceof SampleTimeoutError) this.#answered.delete(request.sessionId);
         if (error instanceof SamplerBusyError) {
           await pause(error.retryAfterSeconds * 1000, signal);
+          timeoutMs = timeLeft(request, Date.now() - started);
           continue;
         }
         if (!refused(error) || Date.now() > started + RESTART_PATIENCE_MS) throw error;

@@ -5,7 +5,8 @@
  *
  * Environment: TERMINAL_RSI_TRAINER_PORT (0 or unset: a free port, sent to the parent as {type: 'ready', port}),
  * TERMINAL_RSI_TRAINER_HOST (127.0.0.1), TERMINAL_RSI_TRAINER_TOKEN (required for another host),
- * TERMINAL_RSI_SAMPLER_SLOTS (48), TERMINAL_RSI_LOG_LEVEL (info). Logs are JSON lines on stderr.
+ * TERMINAL_RSI_SAMPLER_SLOTS (48), TERMINAL_RSI_SAMPLER_GIB (half of the memory), TERMINAL_RSI_LOG_LEVEL (info). Logs are JSON
+ * lines on stderr.
  *
  * Ends when its parent dies, and on SIGTERM after the current training call.
  */
@@ -13,6 +14,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import pino from 'pino';
 import { UserError } from '../../environment/errors.ts';
 import { openStore } from '../../records/artifacts.ts';
+import { DEFAULT_SLOTS } from '../sampler.ts';
 import { SamplerPool } from '../sampler-pool.ts';
 import { device } from '../tensorflow.ts';
 import { LocalTrainer } from './local.ts';
@@ -58,7 +60,11 @@ async function main(): Promise<void> {
   if (process.send !== undefined && !process.connected) parentGone();
 
   const store = openStore();
-  const samplers = new SamplerPool((sha256) => store.directory({ sha256 }), { slots: integer('TERMINAL_RSI_SAMPLER_SLOTS', 48, 1, 4096) });
+  const gibibytes = integer('TERMINAL_RSI_SAMPLER_GIB', 0, 0, 65536);
+  const samplers = new SamplerPool((sha256) => store.directory({ sha256 }), {
+    slots: integer('TERMINAL_RSI_SAMPLER_SLOTS', DEFAULT_SLOTS, 1, 4096),
+    ...(gibibytes > 0 && { memoryBytes: gibibytes * 2 ** 30 }),
+  });
   const server = await listen({
     trainer: new LocalTrainer(),
     samplers,
