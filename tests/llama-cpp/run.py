@@ -19,7 +19,8 @@ params = xllamacpp.CommonParams()
 params.model.path = model
 params.n_parallel = 1
 params.n_ctx = params.n_batch = 1024
-params.cpuparams.n_threads = 2
+# Its threads wait for each other in busy loops, which on a machine with other work takes many times as long as a single one.
+params.cpuparams.n_threads = params.cpuparams_batch.n_threads = 1
 params.warmup = params.fit_params = False
 params.cache_type_k = params.cache_type_v = xllamacpp.ggml_type.GGML_TYPE_F32
 params.flash_attn_type = xllamacpp.llama_flash_attn_type.LLAMA_FLASH_ATTN_TYPE_DISABLED
@@ -34,7 +35,7 @@ def ask(path, body):
 
 rows = []
 for prompt in request["prompts"]:
-    answer = ask("/completion", {"prompt": prompt, "n_predict": 1, "n_probs": request["top"], "cache_prompt": False})
+    answer = ask("/completion", {"prompt": prompt, "n_predict": 1, "n_probs": request["top"], "temperature": 0})
     rows.append([[entry["id"], entry["logprob"]] for entry in answer["completion_probabilities"][0]["top_logprobs"]])
 ids = [ask("/tokenize", {"content": text, "parse_special": False})["tokens"] for text in request["texts"]]
 print(json.dumps({"rows": rows, "ids": ids}))
