@@ -136,6 +136,18 @@ describe('replies to replay', () => {
     }
   });
 
+  it('of a chat model are what was executed of them', async () => {
+    const ran = (command: string) => ({ command, stdout: '', stderr: '', exitCode: 0, timedOut: false });
+    const turns = [
+      { reply: 'So:\n```bash\nls\n```', commands: [ran('ls')] },
+      { reply: '`pwd`', commands: [ran('pwd')] },
+      { reply: '```\nexit\n```', commands: [] },
+    ];
+    const record = { ...shellRecord, turns };
+    assert.deepEqual(await replayReplies(await stored(record), 'shell'), ['ls', 'pwd', 'exit']);
+    assert.deepEqual(await replayReplies(await stored(toAtif({ record, instruction }).trajectory), 'shell'), ['ls', 'pwd', 'exit']);
+  });
+
   it('of several episodes are the task’s', async () => {
     const other = { ...shellRecord, taskId: 'other', turns: [{ reply: 'ls', commands: [] }] };
     const file = await stored(`${JSON.stringify(shellRecord)}\n${JSON.stringify(other)}\n`);

@@ -5,7 +5,9 @@
 import { readFile } from 'node:fs/promises';
 import { z } from 'zod';
 import { UserError } from '../environment/errors.ts';
+import { commandsIn } from '../environment/harness/chat-reply.ts';
 import { commandReplies } from '../environment/harness/scripted-agent.ts';
+import { parseReply } from '../environment/harness/shell.ts';
 import type { EpisodeRecord, HarnessName } from '../environment/types.ts';
 
 /** What an agent did, as far as it can be done again. */
@@ -17,8 +19,8 @@ interface Stored {
 }
 
 /**
- * The replies of a stored episode, for `harness`. Replies of the same harness are said word for word; commands of `shell` and `script` can be
- * run in the other one. Keystrokes can be replayed at a terminal only.
+ * The replies of a stored episode, for `harness`. Replies of the same harness are said word for word, but for what a chat model wrote around
+ * its commands; commands of `shell` and `script` can be run in the other one. Keystrokes can be replayed at a terminal only.
  * @param file its path; of several episodes (JSON lines) `taskId` chooses
  * @throws UserError naming the file and what was expected
  */
@@ -67,7 +69,13 @@ function readStored(text: string, file: string, taskId: string | undefined): Sto
   const { turns } = episode;
   return {
     harness: episode.harness,
-    replies: turns.map(({ reply }) => reply),
+    replies: turns.map(({ reply, commands }) =>
+      withoutWrapping(
+        episode.harness,
+        reply,
+        commands.map(({ command }) => command),
+      ),
+    ),
     commands: episode.harness === 'terminus' ? undefined : turns.flatMap(({ commands }) => commands.map(({ command }) => command)),
   };
 }
@@ -98,10 +106,14 @@ function readAtif(value: object, file: string): Stored {
   const steps = data.steps.filter(({ source, is_copied_context: copied }) => source === 'agent' && copied !== true);
   const calls = steps.flatMap((step) => step.tool_calls ?? []);
   const typed = calls.some(({ function_name: name }) => name === 'bash_command');
-  const commands = typed ? undefined : calls.map((call) => call.arguments.command).filter((command) => typeof command === 'string');
+  const commands = typed ? undefined : steps.flatMap(commandsOf);
   const ours = harnessName.safeParse(data.agent.extra?.harness);
   if (ours.success)
-    return { harness: ours.data, replies: steps.map(saidBy), commands: ours.data === 'terminus' ? undefined : (commands ?? []) };
+    return {
+      harness: ours.data,
+      replies: steps.map((step) => withoutWrapping(ours.data, saidBy(step), commandsOf(step))),
+      commands: ours.data === 'terminus' ? undefined : (commands ?? []),
+    };
   if (typed)
     return { harness: 'terminus', replies: steps.filter((step) => (step.tool_calls ?? []).length > 0).map(keystrokesOf), commands };
   if (commands === undefined || commands.length === 0)
@@ -115,6 +127,18 @@ function readAtif(value: object, file: string): Stored {
 function saidBy({ message, extra }: AtifStep): string {
   const said = extra?.reply ?? message;
   return typeof said === 'string' ? said : '';
+}
+
+function commandsOf({ tool_calls: calls }: AtifStep): string[] {
+  return (calls ?? []).map((call) => call.arguments.command).filter((command) => typeof command === 'string');
+}
+
+/** The reply, or what of it was executed where that was not all of it. */
+function withoutWrapping(harness: HarnessName, reply: string, executed: readonly string[]): string {
+  if (harness === 'terminus') return reply;
+  const { commands } = parseReply(harness, reply);
+  const isWhole = executed.length === 0 ? commands.length === 0 : executed.every((command, index) => command === commands[index]);
+  return isWhole ? reply : commandsIn(harness, reply);
 }
 
 function keystrokesOf({ tool_calls: calls }: AtifStep): string {

@@ -186,7 +186,9 @@ describe('terminus', () => {
     assert.deepEqual([stopReason, turns.length], ['output-length', 3]);
     assert.equal(
       agentTokens,
-      letterCodec.reply('terminus', replies[0] ?? '').length + letterCodec.reply('terminus', replies[1] ?? '').length + limits.maxTokensPerTurn,
+      letterCodec.reply('terminus', replies[0] ?? '').length +
+        letterCodec.reply('terminus', replies[1] ?? '').length +
+        limits.maxTokensPerTurn,
     );
     assert.equal(tokens?.turnIds.filter((turn) => turn === 2).length, limits.maxTokensPerTurn, 'the reply that was cut off');
     for (const request of sampler.requests) assert.deepEqual(tokens?.tokens.slice(0, request.tokens.length), request.tokens);

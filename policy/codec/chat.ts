@@ -30,7 +30,8 @@ export function chatCodec(tokenizer: PolicyTokenizer, template: ChatTemplate, st
   const write = frameWriter(tokenizer);
   const { endOfTurn, following } = splitEndOfTurn(between, tokenizer, template.place);
   // Some templates open the agent's reasoning themselves; its replies then begin within it.
-  const inThought = /<think>\s*$/.test(String(opening.at(-1)));
+  const last = opening.at(-1);
+  const inThought = typeof last === 'string' && /<think>\s*$/.test(last);
   const stops = [...new Set([endOfTurn, ...stopTokens])];
   return {
     endOfTurn,
@@ -42,10 +43,7 @@ export function chatCodec(tokenizer: PolicyTokenizer, template: ChatTemplate, st
     },
     observation: (text, maxTokens) => write(following, [text], maxTokens),
     reply: (harness, text) => [...write([inThought ? '\n</think>\n\n' : '', AS_IS], [inFence(harness, text)]), endOfTurn],
-    decode(tokens) {
-      const last = tokens.at(-1);
-      return tokenizer.decode(last !== undefined && stops.includes(last) ? tokens.slice(0, -1) : tokens);
-    },
+    decode: (tokens) => tokenizer.decode(stops.includes(tokens.at(-1) ?? -1) ? tokens.slice(0, -1) : tokens),
     action: (harness, text) => commandsIn(harness, inThought ? `<think>${text}` : text),
   };
 }
