@@ -69,7 +69,10 @@ function sumBlocks(weights: Float32Array): number {
   for (let block = 0; block < count; block++) {
     const end = Math.min(weights.length, (block + 1) * BLOCK);
     // Four chains: an addition waits for the one before it.
-    let [a, b, c, d] = [0, 0, 0, 0];
+    let a = 0;
+    let b = 0;
+    let c = 0;
+    let d = 0;
     let i = block * BLOCK;
     for (; i + 3 < end; i += 4) {
       a += weights[i]!;
