@@ -100,7 +100,8 @@ async function findPython(minor: number): Promise<string> {
   const versions = join(process.env.PYENV_ROOT ?? join(homedir(), '.pyenv'), 'versions');
   const pyenv = (await readdir(versions).catch(() => [])).map((name) => join(versions, name, 'bin/python3'));
   const recent = `import sys, venv, ensurepip; sys.exit(sys.version_info < (3, ${minor}))`;
-  for (const candidate of ['python3.12', 'python3.13', 'python3', ...pyenv]) if (await succeeds(candidate, ['-c', recent])) return candidate;
+  for (const candidate of ['python3.12', 'python3.13', 'python3', ...pyenv])
+    if (await succeeds(candidate, ['-c', recent])) return candidate;
   throw new Error(`no Python 3.${minor} or later on PATH or in pyenv`);
 }
 

@@ -28,9 +28,14 @@ export async function smolLm2Python(): Promise<(PythonEnvironment & { readonly g
 export async function smolLm2Directory(): Promise<{ readonly directory: string } | { readonly skip: string }> {
   const python = await smolLm2Python();
   if ('skip' in python) return python;
-  const converter = createHash('sha256').update(readFileSync(join(root, 'scripts/gguf/convert.py'))).digest('hex').slice(0, 8);
+  const converter = createHash('sha256')
+    .update(readFileSync(join(root, 'scripts/gguf/convert.py')))
+    .digest('hex')
+    .slice(0, 8);
   const directory = join(root, '.cache', `smollm2-135m-instruct-${converter}`);
   mkdirSync(join(root, '.cache'), { recursive: true });
-  await withSetupLock(async () => void (existsSync(directory) || (await importGguf(python.gguf, directory))), { name: lockName(directory) });
+  await withSetupLock(async () => void (existsSync(directory) || (await importGguf(python.gguf, directory))), {
+    name: lockName(directory),
+  });
   return { directory };
 }
