@@ -6,14 +6,14 @@ import { parseEpisodes } from './episodes-options.ts';
 
 it('gives the workflow what was asked for, with absolute paths', () => {
   const args =
-    '--dataset tasks --agent replay:a.json --include a* --include b --samples 3 --max-turns 7 --job-dir out --result-file r.json';
+    '--dataset tasks --agent replay:a.json --include a* --include b --samples 3 --max-turns 7 --max-tokens 256 --observation-tokens 300 --job-dir out --result-file r.json';
   assert.deepEqual(parseEpisodes(args.split(' ')), {
     input: {
       dataset: path.resolve('tasks'),
       agent: `replay:${path.resolve('a.json')}`,
       include: ['a*', 'b'],
       samples: 3,
-      limits: { maxTurns: 7 },
+      limits: { maxTurns: 7, maxTokensPerTurn: 256, observationTokens: 300 },
       jobDir: path.resolve('out'),
     },
     resultFile: 'r.json',

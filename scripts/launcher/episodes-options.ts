@@ -23,6 +23,9 @@ Options:
   --seed N             of a policy's or model's sampling (default: 1)
   --temperature T      of sampling (default: 1)
   --max-turns N        turns of an episode
+  --max-tokens N       tokens of one reply; a chat model wants more than a policy of ours, whose default is 64
+  --observation-tokens N
+                       tokens of what a policy reads at once
   --command-timeout S  seconds of one command
   --job-dir DIR        where the trials are written (default: jobs/… in the data folder); an earlier job there goes on
   --resume [DIR]       go on with the job in DIR, or with the newest one
@@ -62,12 +65,19 @@ export function parseEpisodes(args: readonly string[]): EpisodesOptions | 'help'
   for (const key of ['harness', 'sandbox', 'include', 'exclude', 'verifier'] as const) if (rest[key] !== undefined) input[key] = rest[key];
   for (const key of ['limit', 'samples', 'concurrency', 'attempts', 'seed', 'temperature'] as const)
     if (rest[key] !== undefined) input[key] = number(key, rest[key]);
-  if (rest['max-turns'] !== undefined) limits['maxTurns'] = number('max-turns', rest['max-turns']);
-  if (rest['command-timeout'] !== undefined) limits['commandTimeoutSec'] = number('command-timeout', rest['command-timeout']);
+  for (const [option, field] of Object.entries(LIMITS) as [keyof typeof LIMITS, string][])
+    if (rest[option] !== undefined) limits[field] = number(option, rest[option]);
   if (Object.keys(limits).length > 0) input['limits'] = limits;
   if (rest['job-dir'] !== undefined) input['jobDir'] = path.resolve(rest['job-dir']);
   return { input, ...common };
 }
+
+const LIMITS = {
+  'max-turns': 'maxTurns',
+  'max-tokens': 'maxTokensPerTurn',
+  'observation-tokens': 'observationTokens',
+  'command-timeout': 'commandTimeoutSec',
+} as const;
 
 /** Workers have another working directory than the person. */
 function agentWithPath(agent: string): string {
@@ -92,7 +102,8 @@ function parse(args: readonly string[]) {
       allowPositionals: true,
       options: {
         ...{ dataset: text, agent: text, 'base-url': text, harness: text, sandbox: text, verifier: text, limit: text, samples: text },
-        ...{ concurrency: text, attempts: text, seed: text, temperature: text, 'max-turns': text, 'command-timeout': text },
+        ...{ concurrency: text, attempts: text, seed: text, temperature: text },
+        ...{ 'max-turns': text, 'max-tokens': text, 'observation-tokens': text, 'command-timeout': text },
         ...{ 'job-dir': text, 'result-file': text },
         include: { type: 'string', multiple: true },
         exclude: { type: 'string', multiple: true },
