@@ -1,6 +1,6 @@
 /**
  * The native addon by raw tensor id. tfjs-node keeps it as a public field of its backend that its type declarations do not fully mention;
- * `addFunction` is ours (native/function-addon.cc) and absent from an addon that setup did not compile.
+ * `addFunction` and `removeFunction` are ours (native/function-addon.cc) and absent from an addon that setup did not compile.
  */
 import { nativeBackend, tf } from '../tensorflow.ts';
 
@@ -34,6 +34,7 @@ export interface Binding {
   executeOp(name: string, attributes: readonly OpAttribute[], inputs: readonly TensorId[], outputs: number): OutputInfo[];
   getNumOfTensors(): number;
   addFunction?(bytes: Uint8Array): void;
+  removeFunction?(name: string): void;
 }
 
 /** What of tfjs-node's backend is needed beyond its declared type. */

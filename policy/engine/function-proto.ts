@@ -9,9 +9,13 @@ syntax = "proto3";
 message Dim { int64 size = 1; }
 message TensorShape { repeated Dim dim = 2; }
 message Tensor { int32 dtype = 1; TensorShape tensor_shape = 2; bytes tensor_content = 4; }
+message FunctionName { string name = 1; }
 message AttrList { repeated int64 i = 3; repeated int32 type = 6; }
 message Attr {
-  oneof value { AttrList list = 1; bytes s = 2; int64 i = 3; float f = 4; bool b = 5; int32 type = 6; TensorShape shape = 7; Tensor tensor = 8; }
+  oneof value {
+    AttrList list = 1; bytes s = 2; int64 i = 3; float f = 4; bool b = 5; int32 type = 6; TensorShape shape = 7; Tensor tensor = 8;
+    FunctionName func = 10;
+  }
 }
 message Node { string name = 1; string op = 2; repeated string input = 3; map<string, Attr> attr = 5; }
 message Argument { string name = 1; int32 type = 3; }
@@ -32,6 +36,7 @@ export interface Attr {
   readonly b?: boolean;
   readonly type?: number;
   readonly shape?: Shape;
+  readonly func?: { readonly name: string };
   readonly tensor?: { readonly dtype: number; readonly tensor_shape: Shape; readonly tensor_content: Uint8Array };
 }
 interface Shape {

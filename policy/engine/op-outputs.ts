@@ -8,9 +8,10 @@ const single: Readonly<Record<string, string>> = {
   logsoftmax: 'LogSoftmax',
   out: 'Cumsum',
   output:
-    'Const Identity BatchMatMul BatchMatMulV2 ConcatV2 Reshape Mean Sum Max Min Prod GatherV2 ArgMax ArgMin Pack StridedSlice Slice Select ' +
+    'Const Identity Range BatchMatMul BatchMatMulV2 ConcatV2 Reshape Mean Sum Max Min Prod GatherV2 ArgMax ArgMin Pack StridedSlice Slice Select ' +
     'SelectV2 Fill Tile OneHot ExpandDims Squeeze Einsum BroadcastTo UnsortedSegmentSum TensorScatterUpdate StopGradient Any All',
   product: 'MatMul',
+  resource: 'VarHandleOp',
   softmax: 'Softmax',
   sum: 'AddN',
   value: 'ReadVariableOp',
@@ -23,6 +24,8 @@ const single: Readonly<Record<string, string>> = {
 };
 /** Operations with several outputs: a list under one name, or a name each. */
 const several: Readonly<Record<string, string | readonly string[]>> = {
+  PartitionedCall: 'output',
+  StatefulPartitionedCall: 'output',
   Split: 'output',
   SplitV: 'output',
   Unpack: 'output',

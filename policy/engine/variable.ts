@@ -1,6 +1,6 @@
 /**
- * A tensor that lives in the native runtime and is changed in place: weights, moments, gradients and the key-value cache. Functions take
- * the handle, so training and sampling work on the same memory.
+ * A tensor that lives in the native runtime and is changed in place: weights, moments, gradients and the key-value cache. Functions refer
+ * to it by name, so training and sampling work on the same memory.
  */
 import { binding } from './binding.ts';
 import type { HostArray, TensorId } from './binding.ts';
@@ -9,20 +9,21 @@ let next = 0;
 
 export class Variable {
   readonly shape: readonly number[];
-  /** The resource handle: what a function takes as its argument. */
-  readonly handle: TensorId;
+  /** Under this name the native runtime knows it, also from inside functions. */
+  readonly name = `terminal-rsi-${next++}`;
+  readonly #handle: TensorId;
   #alive = true;
 
   /** Starts at `data` (row-major float32), or at zero. */
   constructor(shape: readonly number[], data?: Float32Array) {
     const b = binding();
     this.shape = shape;
-    this.handle = b.executeOp(
+    this.#handle = b.executeOp(
       'VarHandleOp',
       [
         { name: 'dtype', type: b.TF_ATTR_TYPE, value: b.TF_FLOAT },
         { name: 'shape', type: b.TF_ATTR_SHAPE, value: [...shape] },
-        { name: 'shared_name', type: b.TF_ATTR_STRING, value: `terminal-rsi-${next++}` },
+        { name: 'shared_name', type: b.TF_ATTR_STRING, value: this.name },
       ],
       [],
       1,
@@ -47,7 +48,7 @@ export class Variable {
   /** The values as a native tensor, which shares the variable's buffer until the variable is written. The caller deletes it. */
   readId(): TensorId {
     const b = binding();
-    return b.executeOp('ReadVariableOp', [{ name: 'dtype', type: b.TF_ATTR_TYPE, value: b.TF_FLOAT }], [this.handle], 1)[0]!.id;
+    return b.executeOp('ReadVariableOp', [{ name: 'dtype', type: b.TF_ATTR_TYPE, value: b.TF_FLOAT }], [this.#handle], 1)[0]!.id;
   }
   assign(data: HostArray): void {
     if (data.length !== this.size) throw new Error(`variable of shape [${this.shape.join(',')}]: ${data.length} values given`);
@@ -63,12 +64,21 @@ export class Variable {
   addId(value: TensorId): void {
     this.#execute('AssignAddVariableOp', value);
   }
+  /** Overwrites rows of the first axis: row `indices[i]` becomes `updates[i]`. */
+  scatterId(indices: TensorId, updates: TensorId): void {
+    const b = binding();
+    const attributes = [
+      { name: 'dtype', type: b.TF_ATTR_TYPE, value: b.TF_FLOAT },
+      { name: 'Tindices', type: b.TF_ATTR_TYPE, value: b.TF_INT32 },
+    ];
+    b.executeOp('ResourceScatterUpdate', attributes, [this.#handle, indices, updates], 0);
+  }
   /** Frees the memory. Calling it twice is harmless. */
   dispose(): void {
     if (!this.#alive) return;
     this.#alive = false;
-    binding().executeOp('DestroyResourceOp', [], [this.handle], 0);
-    binding().deleteTensor(this.handle);
+    binding().executeOp('DestroyResourceOp', [], [this.#handle], 0);
+    binding().deleteTensor(this.#handle);
   }
 
   #fill(value: number): void {
@@ -86,6 +96,6 @@ export class Variable {
   }
   #execute(op: string, value: TensorId): void {
     const b = binding();
-    b.executeOp(op, [{ name: 'dtype', type: b.TF_ATTR_TYPE, value: b.TF_FLOAT }], [this.handle, value], 0);
+    b.executeOp(op, [{ name: 'dtype', type: b.TF_ATTR_TYPE, value: b.TF_FLOAT }], [this.#handle, value], 0);
   }
 }

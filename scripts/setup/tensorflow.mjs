@@ -1,5 +1,6 @@
 /**
- * TensorFlow for Node: libtensorflow out of the Python wheel, and the addon of @tensorflow/tfjs-node-gpu compiled against it.
+ * TensorFlow for Node: libtensorflow out of the Python wheel, and the addon of @tensorflow/tfjs-node-gpu compiled against it, together with
+ * our own part that registers functions (policy/engine/native/).
  *
  *   .cache/tensorflow-<version>-<variant>/
  *     tensorflow/   libtensorflow_cc.so.2, libtensorflow_framework.so.2, include/ (C headers)
@@ -80,7 +81,8 @@ async function installCuda(folder, say) {
     .map((name) => name.replace(/\.dist-info$/, ''));
 }
 
-const sources = ['tfjs_backend.cc', 'tfjs_binding.cc'];
+/** Ours includes tfjs-node's tfjs_binding.cc. */
+const ownSource = join(repoRoot, 'policy', 'engine', 'native', 'function-addon.cc');
 const compileFlags = [
   '-O2',
   '-std=c++17',
@@ -96,6 +98,7 @@ function cachedAddon(variant) {
   const hash = createHash('sha256').update(JSON.stringify([tensorflowVersion, variant, compileFlags]));
   const binding = join(packageFolder, 'binding');
   for (const name of readdirSync(binding).sort()) hash.update(name).update(readFileSync(join(binding, name)));
+  hash.update(readFileSync(ownSource));
   return join(libraryFolder(variant), 'addon', `tfjs_binding-${hash.digest('hex').slice(0, 16)}.node`);
 }
 
@@ -124,7 +127,7 @@ export async function installAddon(variant, say) {
     const unfinished = `${cached}.${process.pid}`;
     const includes = [nodeHeaders, packageFolder, join(library, 'include')].map((folder) => `-I${folder}`);
     const runPath = `-Wl,-rpath,$ORIGIN/${relative(dirname(addonFile), library)}`;
-    const inputs = [...sources.map((name) => join(packageFolder, 'binding', name)), ...shared.map((name) => join(library, name))];
+    const inputs = [ownSource, join(packageFolder, 'binding', 'tfjs_backend.cc'), ...shared.map((name) => join(library, name))];
     await execute(compiler.name, [...compileFlags, ...includes, ...inputs, runPath, '-o', unfinished], {
       fix: `see the compiler's messages in .cache/setup.log; a compiler with C++17 is needed (found: ${compiler.version})`,
     });
@@ -152,6 +155,9 @@ async function tryAddon(variant) {
       'remove .cache/tensorflow-* and run: npm run setup',
     );
   }
+  if (!tried.functions) {
+    throw new SetupError('the TensorFlow addon cannot register functions', 'remove .cache/tensorflow-*/addon and run: npm run setup');
+  }
   if (variant === 'gpu' && !tried.gpu) {
     throw new SetupError(
       'the GPU library of TensorFlow was installed, but it sees no GPU (its own words are at the end of .cache/setup.log)',
@@ -164,5 +170,5 @@ async function tryAddon(variant) {
 const smokeProgram = `
 const tf = require('@tensorflow/tfjs-node-gpu');
 const product = Array.from(tf.matMul(tf.tensor2d([1, 2, 3, 4], [2, 2]), tf.tensor2d([5, 6, 7, 8], [2, 2])).dataSync());
-console.log(JSON.stringify({ product, backend: tf.getBackend(), gpu: tf.backend().isUsingGpuDevice === true }));
+console.log(JSON.stringify({ product, backend: tf.getBackend(), gpu: tf.backend().isUsingGpuDevice === true, functions: typeof tf.backend().binding.addFunction === 'function' }));
 `;

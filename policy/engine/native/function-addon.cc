@@ -1,6 +1,7 @@
-// The TensorFlow addon of Terminal-RSI: tfjs-node's own binding, with one method more.
+// The TensorFlow addon of Terminal-RSI: tfjs-node's own binding, with two methods more.
 //
 //   addFunction(bytes: Uint8Array): void   registers a serialized FunctionDef in the eager context
+//   removeFunction(name: string): void     forgets it
 //
 // A registered function runs by its name through `executeOp` like any operation. That is how a whole training step or
 // decode step becomes one call (policy/engine/). tfjs-node's sources are compiled here as they are: they are included
@@ -49,10 +50,32 @@ napi_value AddFunction(napi_env env, napi_callback_info info) {
   return nullptr;
 }
 
+napi_value RemoveFunction(napi_env env, napi_callback_info info) {
+  size_t count = 1;
+  napi_value argument;
+  char name[256];
+  size_t length;
+  if (napi_get_cb_info(env, info, &count, &argument, nullptr, nullptr) != napi_ok || count != 1 ||
+      napi_get_value_string_utf8(env, argument, name, sizeof(name), &length) != napi_ok) {
+    napi_throw_type_error(env, nullptr, "removeFunction: expected a string");
+    return nullptr;
+  }
+  void *backend = nullptr;
+  napi_get_instance_data(env, &backend);
+  TF_Status *status = TF_NewStatus();
+  TFE_ContextRemoveFunction(ContextOf(*static_cast<tfnodejs::TFJSBackend *>(backend)), name, status);
+  if (TF_GetCode(status) != TF_OK) napi_throw_error(env, nullptr, TF_Message(status));
+  TF_DeleteStatus(status);
+  return nullptr;
+}
+
 napi_value Initialise(napi_env env, napi_value exports) {
   exports = tfnodejs::InitTFNodeJSBinding(env, exports);
-  napi_property_descriptor method = {"addFunction", nullptr, AddFunction, nullptr, nullptr, nullptr, napi_default, nullptr};
-  napi_define_properties(env, exports, 1, &method);
+  napi_property_descriptor methods[] = {
+      {"addFunction", nullptr, AddFunction, nullptr, nullptr, nullptr, napi_default, nullptr},
+      {"removeFunction", nullptr, RemoveFunction, nullptr, nullptr, nullptr, napi_default, nullptr},
+  };
+  napi_define_properties(env, exports, 2, methods);
   return exports;
 }
 
