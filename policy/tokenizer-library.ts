@@ -13,13 +13,25 @@ export interface LibraryTokenizer {
 /** A tokenizer from the parsed tokenizer.json (and an empty tokenizer_config.json). */
 export function createLibraryTokenizer(json: { readonly pre_tokenizer: unknown }): LibraryTokenizer {
   const { Tokenizer } = library as unknown as { readonly Tokenizer: new (json: object, config: object) => LibraryTokenizer };
-  return new Tokenizer({ ...json, pre_tokenizer: withUnicodeDigits(json.pre_tokenizer) }, {});
+  const steps = exactSteps(json.pre_tokenizer);
+  const pre_tokenizer = steps.length > 1 ? { type: 'Sequence', pretokenizers: steps } : (steps[0] ?? null);
+  return new Tokenizer({ ...json, pre_tokenizer }, {});
 }
 
-/** The library's `Digits` knows ASCII digits only; in the format it means every character that Unicode calls a number (½, ², Ⅷ). */
-function withUnicodeDigits(preTokenizer: unknown): unknown {
-  const { type, individual_digits, pretokenizers, ...rest } = (preTokenizer ?? {}) as Readonly<Record<string, unknown>>;
-  if (Array.isArray(pretokenizers)) return { ...rest, type, pretokenizers: pretokenizers.map(withUnicodeDigits) };
-  if (type !== 'Digits') return preTokenizer;
-  return { type: 'Split', pattern: { Regex: individual_digits === true ? '\\p{N}' : '\\p{N}+' }, behavior: 'Isolated', invert: false };
+/** GPT-2's pattern, which `ByteLevel` stands for. */
+const GPT2_WORDS = "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+";
+const isolate = (pattern: string): object => ({ type: 'Split', pattern: { Regex: pattern }, behavior: 'Isolated', invert: false });
+
+/**
+ * The steps of a pre-tokenizer, with two of them as the original library does them. `Digits` means every character that Unicode calls a
+ * number (½, ², Ⅷ), where this library takes ASCII digits only; and white space in the pattern of `ByteLevel` is Unicode's, not JavaScript's
+ * (which counts U+FEFF and misses U+0085). Its `Split` has both right.
+ */
+function exactSteps(preTokenizer: unknown): unknown[] {
+  if (preTokenizer === null || preTokenizer === undefined) return [];
+  const step = preTokenizer as Readonly<Record<string, unknown>>;
+  if (Array.isArray(step['pretokenizers'])) return step['pretokenizers'].flatMap(exactSteps);
+  if (step['type'] === 'Digits') return [isolate(step['individual_digits'] === true ? '\\p{N}' : '\\p{N}+')];
+  const exact = step['type'] === 'ByteLevel' && step['use_regex'] !== false && step['add_prefix_space'] !== true;
+  return exact ? [isolate(GPT2_WORDS), { ...step, use_regex: false }] : [step];
 }

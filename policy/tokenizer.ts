@@ -1,5 +1,7 @@
 /**
- * Text to token ids and back, for byte-level BPE tokenizers in Hugging Face's `tokenizer.json` (ours and, e.g., Qwen's).
+ * Text to token ids and back, for BPE tokenizers in Hugging Face's `tokenizer.json` of the two kinds that can write every byte: byte-level
+ * (ours, Qwen's, Llama 3's), whose alphabet stands for bytes, and with byte fallback (Llama 2's, Mistral's), where "▁" is a space and
+ * characters without a token become tokens such as <0xE6>.
  *
  * Text never becomes a special token: the library gets the file without its added tokens, so "<|end|>" in a task's output is
  * encoded as the characters it consists of. Special tokens enter a sequence by `special` alone.
@@ -50,43 +52,75 @@ export function loadTokenizer(policyDirectory: string): PolicyTokenizer {
 
 /** A tokenizer from the parsed file. `place` names it in errors. */
 export function createTokenizer(json: TokenizerJson, place: string): PolicyTokenizer {
-  if (json.model?.type !== 'BPE' || !mentionsByteLevel(json.decoder)) {
-    throw new UserError(
-      `${place}: model ${JSON.stringify(json.model?.type)}, decoder ${JSON.stringify(json.decoder)}, expected byte-level BPE`,
-    );
-  }
+  const alphabet = alphabetOf(json, place);
   const special = new Map(json.added_tokens.map((token) => [token.content, token.id]));
   const vocab = Object.fromEntries(Object.entries(json.model.vocab).filter(([token]) => !special.has(token)));
   const library = createLibraryTokenizer({ ...json, added_tokens: [], post_processor: null, model: { ...json.model, vocab } });
-  const bytes = tokenBytes(json, vocab);
+  const bytes = tokenBytes(json, vocab, alphabet);
+  // What the normalizer puts before every text.
+  const prefix = decoderParts(json.decoder).some(({ type, content, start }) => type === 'Strip' && content === ' ' && start === 1)
+    ? ' '
+    : '';
   return {
     vocabSize: bytes.length,
     encode: (text) => (text === '' ? [] : library.encode(text, { add_special_tokens: false }).ids),
-    decode: (ids) =>
-      Buffer.concat(
-        ids.map((id) => {
-          const found = bytes[id];
-          if (found === undefined) throw new Error(`token ${id}: not in ${place} (0 to ${bytes.length - 1})`);
-          return found;
-        }),
-      ).toString('utf8'),
+    decode: (ids) => {
+      const parts = ids.map((id) => {
+        const found = bytes[id];
+        if (found === undefined) throw new Error(`token ${id}: not in ${place} (0 to ${bytes.length - 1})`);
+        return found;
+      });
+      const text = Buffer.concat(parts).toString('utf8');
+      return text.startsWith(prefix) ? text.slice(prefix.length) : text;
+    },
     special: (content) => special.get(content),
     added: special,
   };
 }
 
-/** By id: the bytes that a token stands for. */
-function tokenBytes(json: TokenizerJson, vocab: Readonly<Record<string, number>>): Buffer[] {
-  const byteOf = new Map(byteAlphabet().map((character, byte) => [character, byte]));
-  const bytes: Buffer[] = [];
-  for (const [token, id] of Object.entries(vocab)) {
-    bytes[id] = Buffer.from(Array.from(token, (character) => byteOf.get(character) ?? [...Buffer.from(character, 'utf8')]).flat());
+/** The bytes that a token of the vocabulary stands for. */
+type Alphabet = (token: string) => Buffer;
+
+/** Throws UserError unless every text can be encoded and comes back as it was. */
+function alphabetOf(json: TokenizerJson, place: string): Alphabet {
+  const types = decoderParts(json.decoder).map(({ type }) => type);
+  if (json.model?.type === 'BPE' && types.includes('ByteLevel')) return byteLevel();
+  const { prepend_scheme: scheme } = (json.pre_tokenizer ?? {}) as { prepend_scheme?: unknown };
+  if (json.model?.type === 'BPE' && types.includes('ByteFallback') && json.model['byte_fallback'] === true) {
+    if (scheme !== 'first') return byteFallback;
+    throw new UserError(`${place}: pre_tokenizer.prepend_scheme is "first", expected a tokenizer that treats the parts of a text alike`);
   }
+  throw new UserError(
+    `${place}: model ${JSON.stringify(json.model?.type)}, decoder ${JSON.stringify(json.decoder)}, ` +
+      'expected byte-level BPE, or BPE with byte fallback',
+  );
+}
+
+function byteLevel(): Alphabet {
+  const byteOf = new Map(byteAlphabet().map((character, byte) => [character, byte]));
+  return (token) => Buffer.from(Array.from(token, (character) => byteOf.get(character) ?? [...Buffer.from(character, 'utf8')]).flat());
+}
+
+function byteFallback(token: string): Buffer {
+  const byte = /^<0x([0-9A-F]{2})>$/.exec(token)?.[1];
+  return byte === undefined ? Buffer.from(token.replaceAll('▁', ' '), 'utf8') : Buffer.of(parseInt(byte, 16));
+}
+
+/** By id: the bytes that a token stands for. */
+function tokenBytes(json: TokenizerJson, vocab: Readonly<Record<string, number>>, alphabet: Alphabet): Buffer[] {
+  const bytes: Buffer[] = [];
+  for (const [token, id] of Object.entries(vocab)) bytes[id] = alphabet(token);
   for (const { content, id } of json.added_tokens) bytes[id] = Buffer.from(content, 'utf8');
   return bytes;
 }
 
-function mentionsByteLevel(decoder: unknown): boolean {
-  const { type, decoders } = (decoder ?? {}) as { type?: string; decoders?: unknown[] };
-  return type === 'ByteLevel' || (decoders ?? []).some(mentionsByteLevel);
+interface DecoderPart {
+  readonly type?: unknown;
+  readonly content?: unknown;
+  readonly start?: unknown;
+}
+/** The decoder, or those that a `Sequence` lists. */
+function decoderParts(decoder: unknown): readonly DecoderPart[] {
+  const { decoders, ...part } = (decoder ?? {}) as DecoderPart & { readonly decoders?: readonly unknown[] };
+  return [part, ...(decoders ?? []).flatMap(decoderParts)];
 }

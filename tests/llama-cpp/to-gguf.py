@@ -29,7 +29,7 @@ names = {
     "mlp.gate_proj": "ffn_gate", "mlp.up_proj": "ffn_up", "mlp.down_proj": "ffn_down",
     "input_layernorm": "attn_norm", "post_attention_layernorm": "ffn_norm",
     "model.embed_tokens": "token_embd", "model.norm": "output_norm",
-}  # fmt: skip
+}
 with safe_open(f"{directory}/model.safetensors", framework="numpy") as file:
     for name in file.keys():
         values = file.get_tensor(name)
