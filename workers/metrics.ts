@@ -79,6 +79,8 @@ export class WorkerGauges {
   readonly #restarts: MetricCounter;
   readonly #sampled: MetricCounter;
   readonly #rate: MetricGauge;
+  readonly #queued: MetricGauge;
+  readonly #firstToken: MetricGauge;
   #restartsTold = 0;
 
   constructor(meter: MetricMeter) {
@@ -89,6 +91,8 @@ export class WorkerGauges {
     this.#lag = gauge('event_loop_lag_seconds', 'How late timers ran, 99th percentile of the last minute', 'seconds');
     this.#trainerUp = gauge('trainer_up', '1 while the trainer answers, else 0');
     this.#rate = gauge('sampling_tokens_per_second', 'Tokens that the trainer sampled per second');
+    this.#queued = gauge('sampling_requests_queued', 'Requests that wait for a slot of the sampler');
+    this.#firstToken = gauge('sampling_time_to_first_token_seconds', '95th percentile over the latest requests', 'seconds');
     this.#restarts = meter.createCounter('terminal_rsi_trainer_restarts', '', 'Starts of the trainer after the first');
     this.#sampled = meter.createCounter('terminal_rsi_sampled_tokens', '', 'Tokens that the trainer sampled');
   }
@@ -105,6 +109,8 @@ export class WorkerGauges {
     if (!trainer) return;
     this.#trainerUp.set(trainer.responding ? 1 : 0);
     this.#rate.set(trainer.tokensPerSecond ?? 0);
+    this.#queued.set(trainer.queued ?? 0);
+    this.#firstToken.set(trainer.secondsToFirstToken ?? 0);
     this.#restarts.add(trainer.restarts - this.#restartsTold);
     this.#restartsTold = trainer.restarts;
   }

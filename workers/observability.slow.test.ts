@@ -255,7 +255,8 @@ describe('a GPU worker', () => {
       };
       await (await start('fineTuneActor', GPU_TASK_QUEUE, fineTune)).result();
       assert.equal(await observed.metric('terminal_rsi_training_steps_total', 'activity="fineTuneActor"', 'stage_kind="rsr"'), 6);
-      await observed.health();
+      const { trainer: sampler } = await observed.health();
+      assert.deepEqual([sampler?.queued, (sampler?.secondsToFirstToken ?? 0) > 0], [0, true]);
       assert.equal(await observed.metric('terminal_rsi_sampled_tokens_total'), sampled.tokens.length);
 
       const { pid } = now.trainer ?? {};

@@ -2,6 +2,7 @@
  * What the GPU worker knows of its trainer from outside: whether it answers, how often it was started again, and how fast it
  * samples. Its answers come late while TensorFlow is inside a long operation, so one that is missed means little by itself.
  */
+import type { SamplerStatistics } from '../policy/sampler-metrics.ts';
 
 export interface TrainerHealth {
   readonly url: string;
@@ -16,6 +17,10 @@ export interface TrainerHealth {
   readonly models?: number;
   /** Tokens sampled per second since an answer a second or more ago, all policies together. */
   readonly tokensPerSecond?: number;
+  /** Requests that wait for a slot of the sampler, all policies together. */
+  readonly queued?: number;
+  /** 95th percentile over the latest requests, of the policy with the greatest. */
+  readonly secondsToFirstToken?: number;
   /** Of the training activity that runs; absent when none does. */
   readonly lastStep?: unknown;
 }
@@ -32,7 +37,7 @@ interface Answer {
   readonly pid: number;
   readonly device: string;
   readonly models: readonly string[];
-  readonly policies: Readonly<Record<string, { readonly sampledTokens: number }>>;
+  readonly policies: Readonly<Record<string, Pick<SamplerStatistics, 'sampledTokens' | 'queued' | 'timeToFirstToken'>>>;
 }
 
 const ANSWER_MS = 2_000;
@@ -61,13 +66,18 @@ export class TrainerWatch {
   health(): TrainerHealth {
     const { url, pid, restarts } = this.#trainer;
     const answer = this.#answer?.pid === pid ? this.#answer : undefined;
+    const policies = Object.values(answer?.policies ?? {});
+    const firstTokens = policies.flatMap(({ timeToFirstToken }) => timeToFirstToken?.p95 ?? []);
     return {
       url,
       ...(pid === undefined ? {} : { pid }),
       responding: this.#responding,
       secondsSinceAnswer: (performance.now() - this.#answeredAt) / 1000,
       restarts,
-      ...(answer ? { device: answer.device, models: answer.models.length } : {}),
+      ...(answer
+        ? { device: answer.device, models: answer.models.length, queued: policies.reduce((sum, { queued }) => sum + queued, 0) }
+        : {}),
+      ...(firstTokens.length > 0 ? { secondsToFirstToken: Math.max(...firstTokens) } : {}),
       ...(this.#tokensPerSecond === undefined ? {} : { tokensPerSecond: this.#tokensPerSecond }),
     };
   }
