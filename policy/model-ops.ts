@@ -27,10 +27,16 @@ export function gatherRows(x: tf.Tensor, index: tf.Tensor1D): tf.Tensor2D {
   return custom([x], (save, table) => {
     save([index]);
     return {
-      value: tf.gather(table, index),
+      value: takeRows(table, index),
       gradFunc: (dy, saved) => [tf.unsortedSegmentSum(dy, at(saved, 0) as tf.Tensor1D, rows)],
     };
   }) as tf.Tensor2D;
+}
+
+/** Without tf.gather, which reads the indices back to the host to check them: a recorded function cannot, and a GPU would wait. */
+function takeRows(table: tf.Tensor, index: tf.Tensor): tf.Tensor {
+  const attributes = { Tparams: { type: 'float32' }, Tindices: { type: 'int32' }, Taxis: { type: 'int32' }, batch_dims: { int: 0 } } as const;
+  return rawOp('GatherV2', attributes, [table, index, tf.scalar(0, 'int32')], 1)[0] as tf.Tensor;
 }
 
 /** x / sqrt(mean(x²) + epsilon) · weight over the last axis. `weight` has the shape of x's trailing axes. */
