@@ -6,7 +6,6 @@ import { after, describe, it } from 'node:test';
 import { tinyConfig } from '../tests/fixtures/tiny-config.ts';
 import { writeDirectoryAtomically } from './checkpoint-files.ts';
 import { loadModel, readTokenizer, saveModel } from './checkpoint.ts';
-import { readConfig } from './model-config.ts';
 import { createModel, disposeModel, type Model } from './model.ts';
 import { readSafetensors, type TensorEntry, writeSafetensors } from './safetensors.ts';
 import { tf } from './tensorflow.ts';
@@ -95,6 +94,51 @@ describe('policy and critic directories', () => {
     saveModel(actor, target, { tokenizer });
     assert.equal(readFileSync(join(target, 'tokenizer.json'), 'utf8'), '{"version":"1.0"}');
   });
+  it('take the chat template and generation settings along', () => {
+    const [source, target] = [fresh(), fresh()];
+    mkdirSync(source);
+    const files = ['tokenizer.json', 'tokenizer_config.json', 'special_tokens_map.json', 'generation_config.json', 'chat_template.jinja'];
+    for (const file of files) writeFileSync(join(source, file), `content of ${file}`);
+    writeFileSync(join(source, 'README.md'), 'stays');
+    saveModel(actor, target, { tokenizer: readTokenizer(source) });
+    assert.deepEqual(readdirSync(target).sort(), [...files, 'config.json', 'model.safetensors'].sort());
+    for (const file of files) assert.equal(readFileSync(join(target, file), 'utf8'), `content of ${file}`);
+  });
+  it('are written in 16 bits and in shards if asked, and come back rounded', () => {
+    const directory = fresh();
+    saveModel(actor, directory, { type: 'float16', shardBytes: 500 });
+    assert.equal(existsSync(join(directory, 'model.safetensors')), false);
+    assert.equal((JSON.parse(readFileSync(join(directory, 'config.json'), 'utf8')) as { torch_dtype: string }).torch_dtype, 'float16');
+    const loaded = loadModel(directory, 'actor');
+    for (const [name, original] of values(actor)) {
+      const rounded = loaded.params.get(name)?.dataSync<'float32'>() as Float32Array;
+      original.forEach((value, i) => assert.ok(Math.abs(value - (rounded[i] as number)) <= Math.abs(value) * 2 ** -11 + 2 ** -25));
+    }
+    disposeModel(loaded);
+  });
+  it('refuse a type that cannot hold a value', () => {
+    const large = createModel(tinyConfig, 'actor', 3);
+    tf.tidy(() => large.params.get('norm')?.assign(tf.fill([8], 70000)));
+    const directory = fresh();
+    assert.throws(() => saveModel(large, directory, { type: 'float16' }), {
+      name: 'UserError',
+      message: /model\.norm\.weight holds 70000/,
+    });
+    assert.equal(existsSync(directory), false);
+    disposeModel(large);
+  });
+  it('may have an output matrix of their own, which a critic does without', () => {
+    const untied = createModel({ ...tinyConfig, model_type: 'llama', tie_word_embeddings: false, attention_bias: true }, 'actor', 4);
+    const directory = fresh();
+    saveModel(untied, directory);
+    const names = [...readSafetensors(join(directory, 'model.safetensors')).keys()];
+    assert.ok(names.includes('lm_head.weight') && names.includes('model.layers.1.self_attn.o_proj.bias'));
+    assert.ok(!names.some((name) => name.includes('q_norm')));
+    const [again, value] = [loadModel(directory, 'actor'), loadModel(directory, 'critic')];
+    assert.deepEqual(values(again), values(untied));
+    assert.equal(value.params.has('head'), false);
+    for (const model of [untied, again, value]) disposeModel(model);
+  });
   it('are read from shards too, and with a stored copy of the tied output matrix', () => {
     const directory = edited(actor, { tensors: (t) => t.set('lm_head.weight', t.get('model.embed_tokens.weight') as TensorEntry) });
     const all = [...readSafetensors(join(directory, 'model.safetensors'))];
@@ -124,10 +168,6 @@ describe('policy and critic directories', () => {
       /lm_head\.weight differs from model\.embed_tokens\.weight/,
     );
     fails(edited(actor, { config: { hidden_size: null } }), /hidden_size is/);
-  });
-  it('may keep rope_theta where transformers 5 puts it', () => {
-    const directory = edited(actor, { config: { rope_theta: undefined, rope_parameters: { rope_type: 'default', rope_theta: 777 } } });
-    assert.equal(readConfig(directory).rope_theta, 777);
   });
 });
 

@@ -11,9 +11,9 @@ export interface LibraryTokenizer {
 }
 
 /** A tokenizer from the parsed tokenizer.json (and an empty tokenizer_config.json). */
-export function createLibraryTokenizer(json: { readonly pre_tokenizer: unknown }): LibraryTokenizer {
+export function createLibraryTokenizer(json: object): LibraryTokenizer {
   const { Tokenizer } = library as unknown as { readonly Tokenizer: new (json: object, config: object) => LibraryTokenizer };
-  const steps = exactSteps(json.pre_tokenizer);
+  const steps = exactSteps((json as { readonly pre_tokenizer?: unknown }).pre_tokenizer);
   const pre_tokenizer = steps.length > 1 ? { type: 'Sequence', pretokenizers: steps } : (steps[0] ?? null);
   return new Tokenizer({ ...json, pre_tokenizer }, {});
 }
