@@ -9,7 +9,7 @@ import { lossAndGradients } from './losses.ts';
 import { createModel, disposeModel, type Model } from './model.ts';
 import { tf } from './tensorflow.ts';
 import { tinyConfig } from '../tests/fixtures/tiny-config.ts';
-import type { LossSpec, SequenceBatch } from './types.ts';
+import type { LossSpec, ModelConfig, SequenceBatch } from './types.ts';
 
 const batch: SequenceBatch = {
   rows: 2,
@@ -19,8 +19,8 @@ const batch: SequenceBatch = {
 };
 
 /** A model whose weights are large enough that every part of it matters (fresh weights of 0.02 would give tiny gradients). */
-function livelyModel(role: 'actor' | 'critic'): Model {
-  const model = createModel(tinyConfig, role, 5);
+function livelyModel(role: 'actor' | 'critic', config: ModelConfig): Model {
+  const model = createModel(config, role, 5);
   const random = new Random(17);
   for (const parameter of model.params.values()) {
     const values = parameter.dataSync<'float32'>().map((v) => v + (random.next() - 0.5) * 0.9);
@@ -31,7 +31,9 @@ function livelyModel(role: 'actor' | 'critic'): Model {
 
 const random = new Random(3);
 const perToken = (low: number, high: number): number[] => batch.tokens.map(() => low + random.next() * (high - low));
-const losses: [string, LossSpec][] = [
+/** The parts that the Qwen3 of `tinyConfig` lacks: an output matrix of its own, biases, and no norm on queries and keys. */
+const llama: ModelConfig = { ...tinyConfig, model_type: 'llama', tie_word_embeddings: false, attention_bias: true };
+const losses: [string, LossSpec, ModelConfig?][] = [
   ['sft', { kind: 'sft', denominator: 7 }],
   [
     'ppo with KL penalty and entropy bonus',
@@ -49,6 +51,7 @@ const losses: [string, LossSpec][] = [
     },
   ],
   ['value', { kind: 'value', denominator: 4, returns: perToken(-1, 1), oldValues: perToken(-0.1, 0.1), clip: 0.5 }],
+  ['sft, Llama family,', { kind: 'sft', denominator: 7 }, llama],
   ['value without clip', { kind: 'value', denominator: 4, returns: perToken(-1, 1), oldValues: perToken(-1, 1), clip: 0 }],
 ];
 
@@ -71,9 +74,9 @@ function slope(model: Model, loss: LossSpec, parameter: tf.Variable, direction: 
   return result;
 }
 
-for (const [name, loss] of losses) {
+for (const [name, loss, config = tinyConfig] of losses) {
   describe(`gradient of the ${name} loss`, () => {
-    const model = livelyModel(loss.kind === 'value' ? 'critic' : 'actor');
+    const model = livelyModel(loss.kind === 'value' ? 'critic' : 'actor', config);
     const { sums, gradients } = lossAndGradients(model, loss, batch);
     after(() => {
       for (const gradient of gradients.values()) gradient.dispose();
