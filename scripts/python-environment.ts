@@ -14,7 +14,7 @@ const cache = join(import.meta.dirname, '../.cache');
 /** After a failure, others of the same run need not try again. */
 const FAILED_MS = 600_000;
 /** For a slow mirror. */
-const INSTALL_MS = 300_000;
+const INSTALL_MINUTES = 5;
 const exec = promisify(execFile);
 
 export interface PythonEnvironment {
@@ -41,6 +41,8 @@ export interface EnvironmentRequest {
   readonly alone?: readonly string[];
   /** Oldest Python 3 that will do. */
   readonly minor: number;
+  /** How long pip may take; default 5. */
+  readonly minutes?: number;
 }
 
 const asked = new Map<string, Promise<PythonEnvironment | { readonly skip: string }>>();
@@ -69,7 +71,7 @@ async function make(folder: string, request: EnvironmentRequest): Promise<Python
 }
 
 /** @returns why it cannot be installed */
-async function install(folder: string, { packages, alone = [], minor }: EnvironmentRequest): Promise<string | undefined> {
+async function install(folder: string, { packages, alone = [], minor, minutes = INSTALL_MINUTES }: EnvironmentRequest): Promise<string | undefined> {
   const python = join(folder, 'bin/python');
   /** Written last, so that a half-made environment is made again. */
   const complete = join(folder, 'complete');
@@ -83,13 +85,13 @@ async function install(folder: string, { packages, alone = [], minor }: Environm
     await rm(folder, { recursive: true, force: true });
     await exec(base, ['-m', 'venv', folder]);
     const pip = ['-m', 'pip', 'install', '--quiet', '--disable-pip-version-check', '--no-input', '--retries', '1'];
-    await exec(python, [...pip, ...packages], { timeout: INSTALL_MS });
-    if (alone.length > 0) await exec(python, [...pip, '--no-deps', ...alone], { timeout: INSTALL_MS });
+    await exec(python, [...pip, ...packages], { timeout: 60_000 * minutes });
+    if (alone.length > 0) await exec(python, [...pip, '--no-deps', ...alone], { timeout: 60_000 * minutes });
     await writeFile(complete, '');
     return undefined;
   } catch (error) {
     const { stderr, message, killed } = error as Error & { stderr?: string; killed?: boolean };
-    const reason = killed ? `pip took more than ${INSTALL_MS / 1000} s` : ((stderr?.trim() || message).split('\n').at(-1) ?? message);
+    const reason = killed ? `pip took more than ${minutes} minutes` : ((stderr?.trim() || message).split('\n').at(-1) ?? message);
     await writeFile(failed, reason).catch(() => undefined);
     return reason;
   }

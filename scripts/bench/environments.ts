@@ -82,7 +82,7 @@ export function spread(values: readonly number[]): Spread {
 }
 
 /** Processor seconds that the machine was not idle, of all processors together. */
-function busySeconds(): number {
+export function busySeconds(): number {
   const [user = 0, nice = 0, system = 0, , , irq = 0, softirq = 0] = (readFileSync('/proc/stat', 'utf8').split('\n')[0] ?? '')
     .split(/\s+/)
     .slice(1)
