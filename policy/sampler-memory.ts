@@ -5,12 +5,12 @@ import type { ModelConfig } from './types.ts';
 
 const FLOAT_BYTES = 4;
 
-/** Bytes of float32 weights and of the key-value cache of `slots` slots (one more is scratch) over the whole context. */
+/** Bytes of float32 weights and of the key-value cache of `slots` slots, full to the last position. */
 export function samplerBytes(config: ModelConfig, slots: number): number {
   const { num_hidden_layers, num_key_value_heads, head_dim, max_position_embeddings } = config;
   let weights = 0;
   for (const shape of parameterShapes(config, 'actor').values()) weights += shape.reduce((a, b) => a * b, 1);
-  const cache = (slots + 1) * max_position_embeddings * num_hidden_layers * 2 * num_key_value_heads * head_dim;
+  const cache = slots * max_position_embeddings * num_hidden_layers * 2 * num_key_value_heads * head_dim;
   return FLOAT_BYTES * (weights + cache);
 }
 

@@ -59,10 +59,10 @@ const request = (policy: string, sessionId = policy): SampleRequest => ({
   ...{ policy, sessionId, tokens: [1, 5, 6], seed: 3, maxTokens: 4, temperature: 1 },
 });
 
-test('bytes are those of float32 weights and of keys and values of every slot and the scratch row', () => {
+test('bytes are those of float32 weights and of keys and values of every slot over the whole context', () => {
   const [D, F, V, width] = [16, 32, 32, 8 * (2 + 2)];
   const weights = V * D + D + (D * width + 8 + 8 + 16 * D + 2 * D + D * 2 * F + F * D);
-  assert.equal(one, 4 * (weights + (slots + 1) * 64 * 2 * 8));
+  assert.equal(one, 4 * (weights + slots * 64 * 2 * 8));
 });
 
 test('first requests at the same time load a policy once', async () => {

@@ -8,6 +8,7 @@ import type { SampleRequest, SampleResult } from '../environment/types.ts';
 import { loadModel } from './checkpoint.ts';
 import { readConfig } from './model-config.ts';
 import { disposeModel } from './model-parameters.ts';
+import type { Model } from './model-parameters.ts';
 import { SamplerBusyError, SessionLostError } from './sampler-errors.ts';
 import { defaultSamplerMemory, samplerBytes } from './sampler-memory.ts';
 import type { SamplerStatistics } from './sampler-metrics.ts';
@@ -26,6 +27,8 @@ export interface SamplerPoolOptions extends PolicySamplerOptions {
 
 interface Resident {
   readonly sampler: Promise<PolicySampler>;
+  /** Its weights are read where they are, and freed after the sampler. */
+  model: Model | undefined;
   ready: PolicySampler | undefined;
   /** 0 until the configuration is read. */
   bytes: number;
@@ -96,9 +99,9 @@ export class SamplerPool {
   #load(policy: string): Resident {
     // The first turn of the event loop belongs to whoever enters the resident into the table.
     const sampler = Promise.resolve().then(() => this.#make(policy, resident));
-    const resident: Resident = { sampler, ready: undefined, bytes: 0, pending: 0 };
+    const resident: Resident = { sampler, model: undefined, ready: undefined, bytes: 0, pending: 0 };
     sampler.catch(() => {
-      if (this.#residents.get(policy) === resident) this.#residents.delete(policy);
+      if (this.#residents.get(policy) === resident) this.#drop(policy);
     });
     return resident;
   }
@@ -106,17 +109,9 @@ export class SamplerPool {
   async #make(policy: string, resident: Resident): Promise<PolicySampler> {
     const directory = await this.#directory(policy);
     this.#reserve(policy, resident, samplerBytes(readConfig(directory), this.slots));
-    const model = loadModel(directory, 'actor');
-    try {
-      // The sampler copies the weights into its own layout.
-      resident.ready = new PolicySampler(model, this.#options);
-    } finally {
-      disposeModel(model);
-    }
-    if (this.#residents.get(policy) !== resident) {
-      resident.ready.close();
-      throw new SessionLostError('the samplers were closed');
-    }
+    if (this.#residents.get(policy) !== resident) throw new SessionLostError('the samplers were closed');
+    resident.model = loadModel(directory, 'actor');
+    resident.ready = new PolicySampler(resident.model, this.#options);
     this.#dropExcess();
     return resident.ready;
   }
@@ -153,8 +148,10 @@ export class SamplerPool {
     return pending === 0 && ready !== undefined && ready.unused;
   }
   #drop(policy: string): void {
-    this.#residents.get(policy)?.ready?.close();
+    const { ready, model } = this.#residents.get(policy)!;
     this.#residents.delete(policy);
+    ready?.close();
+    if (model !== undefined) disposeModel(model);
   }
 }
 

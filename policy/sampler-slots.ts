@@ -27,7 +27,7 @@ export class Slots {
 
   constructor(options: SlotOptions) {
     this.#options = options;
-    this.#free = Array.from({ length: options.slots }, (_, i) => options.slots - 1 - i);
+    this.#free = Array.from({ length: options.slots }, (_, i) => i);
   }
 
   get queued(): number {
@@ -80,8 +80,10 @@ export class Slots {
     const admitted: Session[] = [];
     for (const session of this.#queue) {
       if (this.#free.length === 0) this.#parkIdle();
-      const slot = this.#free.pop();
-      if (slot === undefined) break;
+      if (this.#free.length === 0) break;
+      // The lowest: the network leaves out what lies behind the slots in use.
+      const slot = Math.min(...this.#free);
+      this.#free.splice(this.#free.indexOf(slot), 1);
       this.#queue.delete(session);
       session.slot = slot;
       admitted.push(session);
