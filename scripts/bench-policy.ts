@@ -106,7 +106,17 @@ async function bench(options: Options): Promise<void> {
       if ('skip' in found) skipped.push(`${size}: ${found.skip}`);
       else
         for (const workload of options.workloads)
-          results.push(await one({ size, workload, engines, options, model: found.directory, folder, python: String(python) }));
+          results.push(
+            await one({
+              size,
+              workload,
+              engines: engines.filter((engine) => measures(engine, workload)),
+              options,
+              model: found.directory,
+              folder,
+              python: String(python),
+            }),
+          );
     }
   } finally {
     await rm(folder, { recursive: true, force: true });
@@ -125,6 +135,9 @@ async function bench(options: Options): Promise<void> {
   const text = JSON.stringify({ schema: RESULT_SCHEMA, machine, threads: options.threads, results, skipped }, null, 2);
   await writeFile(options.resultFile, `${text}\n`);
 }
+
+/** The draw is all that this engine does otherwise. */
+const measures = (engine: Engine, workload: Workload): boolean => workload === 'sampling' || engine !== 'torch-cdf';
 
 interface OneInput {
   readonly size: Size;

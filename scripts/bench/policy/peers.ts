@@ -12,12 +12,13 @@ import type { Readable, Writable } from 'node:stream';
 import { InfrastructureError } from '../../../environment/errors.ts';
 import { busySeconds } from '../environments.ts';
 
-export const ENGINES = ['graph', 'eager', 'torch', 'torch-compile', 'jax'] as const;
+export const ENGINES = ['graph', 'eager', 'torch', 'torch-cdf', 'torch-compile', 'jax'] as const;
 export type Engine = (typeof ENGINES)[number];
 export const NAMES: Readonly<Record<Engine, string>> = {
   graph: 'ours, graphs',
   eager: 'ours, eager',
   torch: 'PyTorch',
+  'torch-cdf': 'PyTorch, one uniform a draw',
   'torch-compile': 'PyTorch, torch.compile',
   jax: 'JAX',
 };
