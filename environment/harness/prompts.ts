@@ -48,6 +48,18 @@ You work at a terminal of 160 by 40 characters with a bash shell in it. In each 
 - task_complete is true when nothing is left to do. You are asked once whether you are sure; say it again to end.
 - Put nothing before or after the object, and escape quotes and newlines within its strings.`;
 
+const REMINDERS: Readonly<Record<HarnessName, string>> = {
+  shell: 'Reply with one bash command in a fenced block.',
+  script: 'Reply with bash commands, one a line, in a fenced block.',
+  terminus: 'Reply with one JSON object as described.',
+};
+
+/** The task's own message to a model that plays by a chat template. Small models follow what they read last: said once more, the form is kept far more often. */
+export function taskMessage(harness: HarnessName, instruction: string, runbook?: string): string {
+  const before = runbook === undefined ? [] : [`This has worked for the task before:\n\n${runbook}`];
+  return [instruction.trim(), ...before, REMINDERS[harness]].join('\n\n');
+}
+
 /** How to work in the harness, for the beginning of a conversation. */
 export function explainHarness(harness: HarnessName): string {
   return { shell: SHELL, script: SCRIPT, terminus: TERMINUS }[harness];

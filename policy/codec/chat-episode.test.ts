@@ -14,7 +14,7 @@ import { fixture } from '../../environment/testing.ts';
 import type { SampleRequest, SampleResult, Sampler } from '../../environment/types.ts';
 import { saveModel } from '../checkpoint.ts';
 import { loadCodec } from '../codec.ts';
-import { createModel, disposeModel } from '../model.ts';
+import { createModel, disposeModel } from '../model-parameters.ts';
 import { PolicySampler } from '../sampler.ts';
 import { loadTokenizer } from '../tokenizer.ts';
 import { LocalTrainer } from '../trainer/local.ts';

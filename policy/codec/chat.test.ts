@@ -87,7 +87,7 @@ describe('a chat template', () => {
     const episode = shown([...codec.prompt('shell', 'user'), ...sampled, ...codec.observation('output', 100)]);
     assert.ok(
       episode.endsWith(
-        `user<|im_end|>\n<|im_start|>assistant\n${thought}<|im_end|>\n<|im_start|>user\noutput<|im_end|>\n<|im_start|>assistant\n`,
+        `Reply with one bash command in a fenced block.<|im_end|>\n<|im_start|>assistant\n${thought}<|im_end|>\n<|im_start|>user\noutput<|im_end|>\n<|im_start|>assistant\n`,
       ),
       episode,
     );
@@ -137,16 +137,24 @@ describe('the codec of a chat model', () => {
   const [start, end] = [id('<|im_start|>'), id('<|im_end|>')];
 
   it('opens with how the harness works and the task', () => {
+    const replies = {
+      shell: 'one bash command in a fenced block.',
+      script: 'bash commands, one a line, in a fenced block.',
+      terminus: 'one JSON object as described.',
+    };
     for (const harness of ['shell', 'script', 'terminus'] as const) {
       assert.equal(
         shown(smol.prompt(harness, 'Sort.')),
-        `<|im_start|>system\n${explainHarness(harness)}<|im_end|>\n<|im_start|>user\nSort.<|im_end|>\n<|im_start|>assistant\n`,
+        `<|im_start|>system\n${explainHarness(harness)}<|im_end|>\n<|im_start|>user\nSort.\n\nReply with ${replies[harness]}<|im_end|>\n<|im_start|>assistant\n`,
       );
     }
-    assert.match(shown(smol.prompt('shell', 'Sort.', '1. Look\n   $ ls')), /user\nSort\.\n\n.*before:\n\n1\. Look\n {3}\$ ls<\|im_end\|>/);
+    assert.match(
+      shown(smol.prompt('shell', 'Sort.', '1. Look\n   $ ls')),
+      /user\nSort\.\n\n.*before:\n\n1\. Look\n {3}\$ ls\n\nReply with .*<\|im_end\|>/,
+    );
     assert.match(
       shown(codecOf('gemma').prompt('shell', ' Sort. ')),
-      /^<s><start_of_turn>user\nYou solve .*exit\.\n\n Sort\.<end_of_turn>/s,
+      /^<s><start_of_turn>user\nYou solve .*exit\.\n\nSort\.\n\nReply with .*<end_of_turn>/s,
     );
   });
 

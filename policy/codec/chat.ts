@@ -1,7 +1,7 @@
 /**
  * The layout of Hugging Face chat models: their own template (policy/chat-template.ts) around what the harness says.
  *
- *     prompt       system: how the harness works; user: instruction [and runbook]; opening of the assistant's turn
+ *     prompt       system: how the harness works; user: instruction [and runbook], the form of a reply; opening of the assistant's turn
  *     reply        text, end of turn
  *     observation  what follows an end of turn; user: text; opening of the assistant's turn
  *
@@ -12,7 +12,7 @@
 import { join } from 'node:path';
 import { UserError } from '../../environment/errors.ts';
 import { commandsIn, inFence } from '../../environment/harness/chat-reply.ts';
-import { explainHarness } from '../../environment/harness/prompts.ts';
+import { explainHarness, taskMessage } from '../../environment/harness/prompts.ts';
 import type { EpisodeCodec } from '../../environment/types.ts';
 import { readJson, type ChatTemplate } from '../chat-template.ts';
 import type { PolicyTokenizer } from '../tokenizer.ts';
@@ -37,7 +37,7 @@ export function chatCodec(tokenizer: PolicyTokenizer, template: ChatTemplate, st
     endOfTurn,
     stopTokens: stops,
     prompt(harness, instruction, runbook) {
-      const task = runbook === undefined ? instruction : `${instruction.trimEnd()}\n\nThis has worked for the task before:\n\n${runbook}`;
+      const task = taskMessage(harness, instruction, runbook);
       const explanation = explainHarness(harness);
       return write(opening, systemRole ? [explanation, task] : [`${explanation}\n\n${task}`]);
     },
