@@ -8,7 +8,7 @@ import path from 'node:path';
 import { parseArgs } from 'node:util';
 import { UserError } from '../environment/errors.ts';
 import { loadModel } from '../policy/checkpoint.ts';
-import { disposeModel, parameterCount } from '../policy/model.ts';
+import { disposeModel, parameterCount } from '../policy/model-parameters.ts';
 import { checkSampling, checkTraining } from './bench/policy/check.ts';
 import { compare } from './bench/policy/compare.ts';
 import type { Engine } from './bench/policy/peers.ts';

@@ -71,7 +71,7 @@ async function sampling({ model, rows, length, tokens, seed }: Spec): Promise<Pr
     const seconds = (performance.now() - started) / 1000;
     return { tokens: results.map((result) => result.tokens), logprobs: results.map((result) => result.logprobs), seconds };
   };
-  await all();
+  // Traces and compiles what the rounds will use.
   const { tokens: drawn, logprobs } = await all();
   return { answer: { tokens: drawn, logprobs }, round: async () => ({ seconds: [(await all()).seconds] }) };
 }
