@@ -9,7 +9,7 @@
  * The new tokens' keys and values are outputs; `appendStep` writes them behind the call, so that the compiled part only reads the cache.
  */
 import { attentionParts } from './model-config.ts';
-import { gatherRows, rmsNorm, rope, swiglu } from './model-ops.ts';
+import { gatherRows, rmsNorm, rope, swiglu, takeRows } from './model-ops.ts';
 import type { StepDescription, Tensors } from './engine/step-function.ts';
 import { tf } from './tensorflow.ts';
 import type { ModelConfig } from './types.ts';
@@ -101,13 +101,8 @@ export function appendStep(config: ModelConfig, block: number): StepDescription 
     key: `append ${layers} layers, block ${block}`,
     writeOnly: new Set(names),
     build: ({ made, source, target }) => {
-      const parts = tf.unstack(made!);
-      return {
-        outputs: [],
-        scatter: Object.fromEntries(
-          names.map((name, i) => [name, { indices: target!, updates: gatherRows(parts[i]!, source as tf.Tensor1D) }]),
-        ),
-      };
+      const parts = tf.unstack(takeRows(made!, source!, 1));
+      return { outputs: [], scatter: Object.fromEntries(names.map((name, i) => [name, { indices: target!, updates: parts[i]! }])) };
     },
   };
 }

@@ -9,7 +9,7 @@ import { appendStep, cacheName, decodingStep } from './decoding.ts';
 import type { CacheShape, DecodingForm } from './decoding.ts';
 import { engineMode } from './engine/mode.ts';
 import { free, StepFunction, takeToHost } from './engine/step-function.ts';
-import type { Inputs, NativeTensor } from './engine/step-function.ts';
+import type { HostTensor, Inputs, NativeTensor } from './engine/step-function.ts';
 import { Variable } from './engine/variable.ts';
 import { ropeTables } from './rope.ts';
 import type { DecodeOutput } from './sampler-draw.ts';
@@ -118,10 +118,12 @@ export class SamplerNetwork {
         temperature: { shape: [slots], data: temperature },
       })),
     );
-    const drawn = outputs.map(([weights, logSum, made], i) => {
-      this.#append(lanes[i]!, made!, written[i]!);
-      return { weights: takeToHost(weights!) as Float32Array, logSum: takeToHost(logSum!) };
-    });
+    this.#append(
+      lanes,
+      outputs.map(([, , made]) => made!),
+      written,
+    );
+    const drawn = outputs.map(([weights, logSum]) => ({ weights: takeToHost(weights!) as Float32Array, logSum: takeToHost(logSum!) }));
     const vocabulary = this.config.vocab_size;
     return rows.map(({ slot }) => {
       const { weights, logSum } = drawn[lanes.indexOf(this.#lane(slot))]!;
@@ -173,7 +175,8 @@ export class SamplerNetwork {
       };
     });
     const form = { blocks: this.#blocks(chunks.flat()), rows: PREFILL_ROWS, tokens: PREFILL_TOKENS, gather: true, logits: false };
-    this.#run(form, lanes, inputs).forEach(([made], i) => this.#append(lanes[i]!, made!, written[i]!));
+    const made = this.#run(form, lanes, inputs).map(([only]) => only!);
+    this.#append(lanes, made, written);
   }
 
   #run(form: DecodingForm, lanes: readonly number[], inputs: readonly Inputs[]): NativeTensor[][] {
@@ -181,42 +184,59 @@ export class SamplerNetwork {
     let step = this.#functions.get(key);
     if (step === undefined) {
       const variables = lanes.map((lane) => ({ ...this.#parameters, ...this.#tables, ...this.#cached(lane, form.blocks) }));
-      step = new StepFunction(this.#mode, decodingStep(this.config, this.#cache, form, true), variables);
+      step = new StepFunction(this.#mode, decodingStep(this.config, this.#cache, form, form.logits), variables);
       this.#functions.set(key, step);
     }
     return step.run(inputs);
   }
 
-  /** Writes new keys and values, block by block, and frees them. */
-  #append(lane: number, made: NativeTensor, written: readonly Written[]): void {
-    const K = this.config.num_key_value_heads;
-    const size = made.shape[1]!;
+  /** Writes the lanes' new keys and values, block by block, and frees them. */
+  #append(lanes: readonly number[], made: readonly NativeTensor[], written: readonly (readonly Written[])[]): void {
     const { block } = this.#cache;
-    for (const touched of new Set(written.map(({ position }) => Math.floor(position / block)))) {
-      const source = new Int32Array(size);
-      const target = new Int32Array(size);
-      let n = 0;
-      for (const { slot, position, row } of written) {
-        if (Math.floor(position / block) !== touched) continue;
-        for (let k = 0; k < K; k++, n++) {
-          source[n] = row * K + k;
-          target[n] = (slot * K + k) * block + (position % block);
-        }
-      }
-      // The shape is fixed: the rest writes the first pair once more.
-      source.fill(source[0]!, n);
-      target.fill(target[0]!, n);
-      this.#appender(lane, touched, size).run([{ made, source: { shape: [size], data: source }, target: { shape: [size], data: target } }]);
+    const blockOf = ({ position }: Written): number => Math.floor(position / block);
+    for (const touched of new Set(written.flat().map(blockOf))) {
+      const taking = lanes.map((_, i) => i).filter((i) => written[i]!.some((one) => blockOf(one) === touched));
+      const inputs = taking.map((i) => ({
+        made: made[i]!,
+        ...this.#pairs(
+          written[i]!.filter((one) => blockOf(one) === touched),
+          made[i]!,
+        ),
+      }));
+      this.#appender(
+        taking.map((i) => lanes[i]!),
+        touched,
+      ).run(inputs);
     }
-    free(made);
+    for (const tensor of made) free(tensor);
   }
 
-  #appender(lane: number, block: number, size: number): StepFunction {
-    const key = `append ${lane} ${block} ${size}`;
+  /** Rows of `made` and where they go in the block's variables, always as many pairs as `made` has rows. */
+  #pairs(written: readonly Written[], made: NativeTensor): { source: HostTensor; target: HostTensor } {
+    const K = this.config.num_key_value_heads;
+    const { block } = this.#cache;
+    const size = made.shape[1]!;
+    const source = new Int32Array(size);
+    const target = new Int32Array(size);
+    let n = 0;
+    for (const { slot, position, row } of written) {
+      for (let k = 0; k < K; k++, n++) {
+        source[n] = row * K + k;
+        target[n] = (slot * K + k) * block + (position % block);
+      }
+    }
+    // The shape is fixed: the rest writes the first pair once more.
+    source.fill(source[0]!, n);
+    target.fill(target[0]!, n);
+    return { source: { shape: [size], data: source }, target: { shape: [size], data: target } };
+  }
+
+  #appender(lanes: readonly number[], block: number): StepFunction {
+    const key = `append ${block} ${lanes.join()}`;
     let step = this.#functions.get(key);
     if (step === undefined) {
-      const variables = Object.fromEntries(this.#names(block).map((name) => [name, this.#block(lane, name)]));
-      step = new StepFunction(this.#mode, appendStep(this.config, block), [variables]);
+      const variables = lanes.map((lane) => Object.fromEntries(this.#names(block).map((name) => [name, this.#block(lane, name)])));
+      step = new StepFunction(this.#mode, appendStep(this.config, block), variables);
       this.#functions.set(key, step);
     }
     return step;
@@ -230,9 +250,9 @@ export class SamplerNetwork {
   #blocks(rows: readonly { readonly position: number }[]): number {
     const needed = Math.ceil(rows.reduce((most, { position }) => Math.max(most, position), 0) / this.#cache.block);
     const most = Math.ceil(this.length / this.#cache.block);
-    let rung = 0;
-    // 0, 1, 2, 3, 4, 6, 8, 12, 16, 24 …
-    for (let step = 1; rung < needed; rung += step) if (rung >= 4 * step) step *= 2;
+    let rung = 1;
+    // 1, 2, 4, 6, 8, 12, 16, 24, 32 …
+    while (rung < needed) rung = Number.isInteger(Math.log2(rung)) && rung > 2 ? rung * 1.5 : 2 ** Math.floor(Math.log2(rung) + 1);
     return Math.min(rung, most);
   }
 
