@@ -24,7 +24,7 @@ const config: ModelConfig = {
   rope_theta: 10_000,
   tie_word_embeddings: true,
   bos_token_id: 1,
-  eos_token_id: [],
+  eos_token_id: 2,
   torch_dtype: 'float32',
 };
 const model = createModel(config, 'actor', 3);
@@ -52,7 +52,7 @@ test("sampled tokens' log-probabilities are held against the training forward pa
   const rows = 2;
   const length = PROMPT_TOKENS + 6;
   const prompts = Array.from({ length: rows * PROMPT_TOKENS }, (_, i) => 3 + (i % 20));
-  const sampler = new PolicySampler({ config, params: model.params }, { slots: rows });
+  const sampler = new PolicySampler({ config: { ...config, eos_token_id: [] }, params: model.params }, { slots: rows });
   const results = await Promise.all(
     [0, 1].map((row) =>
       sampler.sample({
