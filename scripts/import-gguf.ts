@@ -7,7 +7,7 @@ import { join, resolve } from 'node:path';
 import { parseArgs } from 'node:util';
 import { UserError } from '../environment/errors.ts';
 import { loadModel } from '../policy/checkpoint.ts';
-import { disposeModel, parameterCount } from '../policy/model.ts';
+import { disposeModel, parameterCount } from '../policy/model-parameters.ts';
 import { loadTokenizer } from '../policy/tokenizer.ts';
 import { errorText } from './error-text.ts';
 import { pythonEnvironment } from './python-environment.ts';

@@ -14,6 +14,7 @@ from gguf.quants import dequantize
 from safetensors.numpy import save_file
 
 SHARD_BYTES = 5_000_000_000
+ROPE_FACTORS = "rope_freqs.weight"
 # llama.cpp turns neighbouring dimensions of a head, Hugging Face the two halves: for these, GGUF holds the rows of query and key in another order.
 ROWS_REORDERED = {"llama": True, "qwen2": False, "qwen3": False}
 ARCHITECTURES = {"llama": "LlamaForCausalLM", "qwen2": "Qwen2ForCausalLM", "qwen3": "Qwen3ForCausalLM"}
@@ -34,11 +35,26 @@ TENSORS = {
     "ffn_down": "mlp.down_proj",
 }
 BYTE_LEVEL = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": True}
+
+
+def words(pattern):
+    split = {"type": "Split", "pattern": {"Regex": pattern}, "behavior": "Isolated", "invert": False}
+    return {"type": "Sequence", "pretokenizers": [split, {**BYTE_LEVEL, "use_regex": False}]}
+
+
+CL100K = (
+    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}%s| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+)
 # By tokenizer.ggml.pre: how text is cut into words.
 PRE_TOKENIZERS = {
     "gpt-2": BYTE_LEVEL,
     "smollm": {"type": "Sequence", "pretokenizers": [{"type": "Digits", "individual_digits": True}, BYTE_LEVEL]},
+    "qwen2": words(CL100K % ""),
+    "llama-bpe": words(CL100K % "{1,3}"),
 }
+# Normalizer and merging where they are not the plain ones.
+NORMALIZERS = {"qwen2": {"type": "NFC"}}
+WHOLE_WORDS_FIRST = {"llama-bpe"}
 # Values of tokenizer.ggml.token_type.
 CONTROL, USER_DEFINED = 3, 4
 
@@ -74,8 +90,6 @@ def model_config(fields, architecture, tensors):
     for name in ("attention.value_length", "rope.dimension_count"):
         if field(name, head_dim) != head_dim:
             raise Refused(f"{architecture}.{name} is {field(name)}, expected {head_dim}, the size of a head")
-    if "rope_freqs.weight" in tensors:
-        raise Refused("tensor rope_freqs.weight: expected rotary positions without factors of their own (as Llama 3.1 has them)")
     config = {
         "architectures": [ARCHITECTURES[architecture]],
         "model_type": architecture,
@@ -104,6 +118,8 @@ def model_config(fields, architecture, tensors):
             config["rope_scaling"]["original_max_position_embeddings"] = original
     elif scaling != "none":
         raise Refused(f"{architecture}.rope.scaling.type is {scaling!r}, expected none, linear or yarn")
+    if ROPE_FACTORS in tensors:
+        config["rope_scaling"] = llama3_scaling(tensors[ROPE_FACTORS].data, head_dim, config["rope_theta"])
     config["eos_token_id"] = fields.get("tokenizer.ggml.eos_token_id")
     for name, key in (("bos_token_id", "bos_token_id"), ("pad_token_id", "padding_token_id")):
         if f"tokenizer.ggml.{key}" in fields:
@@ -111,9 +127,23 @@ def model_config(fields, architecture, tensors):
     return config
 
 
+def llama3_scaling(factors, head_dim, theta):
+    """The parameters behind the factors by which a frequency is divided: all Llama 3 models differ in one of them only."""
+    low, high, original = 1.0, 4.0, 8192
+    factor = float(factors.max())
+    turns = original * theta ** (-np.arange(0, head_dim, 2) / head_dim) / (2 * np.pi)
+    share = np.clip((turns - low) / (high - low), 0, 1)
+    if not np.allclose(factors, 1 / ((1 - share) / factor + share), rtol=1e-4):
+        raise Refused(f"tensor {ROPE_FACTORS} holds {factors.tolist()}, expected the factors of Llama 3 ({low}, {high}, {original})")
+    parameters = {"low_freq_factor": low, "high_freq_factor": high, "original_max_position_embeddings": original}
+    return {"rope_type": "llama3", "factor": round(factor, 4), **parameters}
+
+
 def write_weights(tensors, architecture, config, target):
     shards, shard, filled = [], {}, 0
     for tensor in tensors:
+        if tensor.name == ROPE_FACTORS:
+            continue
         name, values = huggingface(tensor, architecture, config)
         if shard and filled + values.nbytes > SHARD_BYTES:
             shards.append(save(shard, target, len(shards)))
@@ -178,7 +208,7 @@ def tokenizer_files(fields):
         "truncation": None,
         "padding": None,
         "added_tokens": added,
-        "normalizer": None,
+        "normalizer": NORMALIZERS.get(field("pre")),
         "pre_tokenizer": PRE_TOKENIZERS[field("pre")],
         "post_processor": None,
         "decoder": {"type": "ByteLevel", "add_prefix_space": True, "trim_offsets": True, "use_regex": True},
@@ -190,7 +220,7 @@ def tokenizer_files(fields):
             "end_of_word_suffix": None,
             "fuse_unk": False,
             "byte_fallback": False,
-            "ignore_merges": False,
+            "ignore_merges": field("pre") in WHOLE_WORDS_FIRST,
             "vocab": {token: i for i, token in enumerate(tokens)},
             "merges": [merge.split(" ", 1) for merge in field("merges")],
         },

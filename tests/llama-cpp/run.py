@@ -33,9 +33,12 @@ def ask(path, body):
         return json.load(answer)
 
 
+# The server is silent about a token that ends the text or begins a character: it is made to take a letter. Probabilities are those before that.
+letter = ask("/tokenize", {"content": "a"})["tokens"][0]
+options = {"n_predict": 1, "n_probs": request["top"], "temperature": 0, "logit_bias": [[letter, 1e6]]}
 rows = []
 for prompt in request["prompts"]:
-    answer = ask("/completion", {"prompt": prompt, "n_predict": 1, "n_probs": request["top"], "temperature": 0})
+    answer = ask("/completion", {"prompt": prompt, **options})
     rows.append([[entry["id"], entry["logprob"]] for entry in answer["completion_probabilities"][0]["top_logprobs"]])
 ids = [ask("/tokenize", {"content": text, "parse_special": False})["tokens"] for text in request["texts"]]
 print(json.dumps({"rows": rows, "ids": ids}))
