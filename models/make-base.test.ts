@@ -8,7 +8,7 @@ import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
 import { loadModel } from '../policy/checkpoint.ts';
 import { loadCodec } from '../policy/codec.ts';
-import { disposeModel, parameterCount } from '../policy/model.ts';
+import { disposeModel, parameterCount } from '../policy/model-parameters.ts';
 
 const models = fileURLToPath(new URL('.', import.meta.url));
 const base = join(models, 'tiny-base');

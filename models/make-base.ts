@@ -11,12 +11,11 @@ import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { parseArgs } from 'node:util';
 import { Random } from '../method/seeds.ts';
-import { adamStep, createOptimizer } from '../policy/adam.ts';
 import { trainTokenizer } from '../policy/bpe.ts';
 import { readTokenizer, saveModel } from '../policy/checkpoint.ts';
 import { loadCodec } from '../policy/codec.ts';
-import { lossAndGradients } from '../policy/losses.ts';
-import { createModel, parameterCount } from '../policy/model.ts';
+import { Learner } from '../policy/learner.ts';
+import { createModel, parameterCount } from '../policy/model-parameters.ts';
 import { SPECIAL_TOKENS } from '../policy/tokenizer.ts';
 import type { ModelConfig, SequenceBatch } from '../policy/types.ts';
 import type { EpisodeCodec } from '../environment/types.ts';
@@ -84,14 +83,14 @@ async function main(): Promise<void> {
     SEED,
   );
   say(`${parameterCount(model)} parameters`);
-  const optimizer = createOptimizer(model);
+  const learner = new Learner(model);
   const random = new Random(SEED);
   const plan = Array.from({ length: epochs }, () => batches(sequences, random)).flat();
   let running = 0;
   for (const [i, batch] of plan.entries()) {
     const denominator = batch.mask.reduce((a, b) => a + b, 0);
-    const { sums, gradients } = lossAndGradients(model, { kind: 'sft', denominator }, batch);
-    adamStep(model, optimizer, gradients, {
+    const sums = learner.forwardBackward({ kind: 'sft', denominator }, batch);
+    learner.optimStep({
       learningRate: learningRate(i, plan.length),
       beta1: 0.9,
       beta2: 0.98,
@@ -99,7 +98,6 @@ async function main(): Promise<void> {
       weightDecay: 0.01,
       maxGradientNorm: 1,
     });
-    for (const gradient of gradients.values()) gradient.dispose();
     running = i === 0 ? sums.loss : 0.98 * running + 0.02 * sums.loss;
     if ((i + 1) % 100 === 0) say(`step ${i + 1} of ${plan.length}: loss ${running.toFixed(4)}, ${elapsed(started)}`);
   }

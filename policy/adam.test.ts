@@ -4,9 +4,12 @@ import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, describe, it } from 'node:test';
-import { adamStep, adamUpdate, clipFactor, createOptimizer, disposeOptimizer, globalNorm, loadOptimizer, saveOptimizer } from './adam.ts';
+import { adamInput, adamUpdate, clipFactor, globalNorm, loadOptimizer } from './adam.ts';
+import { loadModel, saveModel } from './checkpoint.ts';
+import { binding } from './engine/binding.ts';
 import { NumericalError } from './errors.ts';
-import { createModel, disposeModel, type Model } from './model.ts';
+import { Learner } from './learner.ts';
+import { createModel, disposeModel } from './model-parameters.ts';
 import { tf } from './tensorflow.ts';
 import { tinyConfig } from '../tests/fixtures/tiny-config.ts';
 
@@ -33,99 +36,94 @@ for (const [name, weightDecay, expected] of [
   ['AdamW with decay 0.1', 0.1, adamw],
 ] as const) {
   it(`three steps of ${name} equal torch`, () => {
-    const [parameter, first, second] = [tf.variable(tf.tensor1d([1, -2, 0.5])), tf.variable(tf.zeros([3])), tf.variable(tf.zeros([3]))];
+    let state = { parameter: tf.tensor([1, -2, 0.5]), first: tf.zeros([3]), second: tf.zeros([3]) };
     gradients.forEach((gradient, i) => {
-      tf.tidy(() => adamUpdate(parameter, first, second, tf.tensor1d(gradient), { ...settings, weightDecay }, i + 1));
-      parameter
+      const scalars = tf.unstack(tf.tensor(adamInput({ ...settings, weightDecay }, i + 1).data));
+      state = adamUpdate({ ...state, gradient: tf.tensor1d(gradient) }, scalars, true);
+      state.parameter
         .dataSync<'float32'>()
         .forEach((value, j) => assert.ok(Math.abs(value - (expected[i]?.[j] as number)) < 3e-7, `step ${i + 1}: ${value}`));
     });
-    tf.dispose([parameter, first, second]);
   });
 }
 
 it('the global norm and its clipping equal torch', () => {
-  const tensors = [tf.tensor1d([3, 4]), tf.tensor1d([12])];
-  const norm = globalNorm(tensors);
-  tf.dispose(tensors);
+  const norm = globalNorm([tf.tensor1d([3, 4]), tf.tensor1d([12])]).dataSync()[0] as number;
   assert.equal(norm, 13);
   assert.ok(Math.abs(3 * clipFactor(norm, 1) - 0.230769213018) < 1e-9);
   assert.equal(clipFactor(0.5, 1), 1);
 });
 
-function gradientsOf(model: Model, value: number): Map<string, tf.Tensor> {
-  return new Map([...model.params].map(([name, p]) => [name, tf.fill(p.shape, value)]));
+function snapshot({ model }: Learner): string {
+  return JSON.stringify([...model.params].map(([name, p]) => [name, [...p.read()]]));
 }
-function snapshot(model: Model): string {
-  return JSON.stringify([...model.params].map(([name, p]) => [name, [...p.dataSync()]]));
-}
+const batch = { rows: 1, length: 8, tokens: [1, 5, 9, 5, 3, 5, 7, 2], mask: [0, 1, 1, 1, 1, 1, 1, 1] };
 
-describe('adamStep', () => {
-  const model = createModel(tinyConfig, 'actor', 1);
-  const optimizer = createOptimizer(model);
-  const directory = mkdtempSync(join(tmpdir(), 'adam-'));
-  after(() => {
-    disposeModel(model);
-    disposeOptimizer(optimizer);
-    rmSync(directory, { recursive: true });
-  });
-  const step = (of: Model, state: typeof optimizer, value: number): { gradientNorm: number; step: number } => {
-    const g = gradientsOf(of, value);
-    try {
-      return adamStep(of, state, g, { ...settings, weightDecay: 0.1 });
-    } finally {
-      tf.dispose([...g.values()]);
-    }
-  };
-
-  it('refuses gradients that are not finite before anything changes', () => {
-    const before = snapshot(model);
-    for (const value of [NaN, Infinity]) assert.throws(() => step(model, optimizer, value), NumericalError);
-    assert.equal(snapshot(model), before);
-    assert.equal(optimizer.step, 0);
-    assert.ok(
-      optimizer.first
-        .get('embed')
-        ?.dataSync()
-        .every((m) => m === 0),
-    );
-  });
-  it('reports the norm before clipping, counts steps and leaves no tensor behind', () => {
-    const tensors = tf.memory().numTensors;
-    const { gradientNorm, step: count } = step(model, optimizer, 0.5);
-    const size = [...model.params.values()].reduce((sum, p) => sum + p.size, 0);
-    assert.ok(Math.abs(gradientNorm - 0.5 * Math.sqrt(size)) < 1e-3);
-    assert.equal(count, 1);
-    assert.equal(tf.memory().numTensors, tensors);
-  });
-  it('does not decay norm gains', () => {
-    const before = model.params.get('norm')?.dataSync()[0] as number;
-    const zero = createOptimizer(model);
-    step(model, zero, 0);
-    disposeOptimizer(zero);
-    assert.equal(model.params.get('norm')?.dataSync()[0], before);
-  });
-  it('goes on from disk bit by bit as if it had not stopped', () => {
-    saveOptimizer(optimizer, join(directory, 'optimizer'));
-    const loaded = loadOptimizer(model, join(directory, 'optimizer'));
-    assert.equal(loaded.step, optimizer.step);
-    const saved = [...model.params].map(([name, p]) => [name, p.dataSync<'float32'>().slice()] as const);
-    step(model, optimizer, -0.3);
-    const uninterrupted = snapshot(model);
-    for (const [name, values] of saved) tf.tidy(() => model.params.get(name)?.assign(tf.tensor(values, model.params.get(name)?.shape)));
-    step(model, loaded, -0.3);
-    assert.equal(snapshot(model), uninterrupted);
-    disposeOptimizer(loaded);
-  });
-  it('names the tensor that does not fit, and never overwrites', () => {
-    const other = createModel({ ...tinyConfig, hidden_size: 12 }, 'actor', 1);
-    assert.throws(() => loadOptimizer(other, join(directory, 'optimizer')), {
-      name: 'UserError',
-      message: /first\.embed has shape \[11,8\], expected \[11,12\]/,
+for (const mode of ['eager', 'graph'] as const) {
+  describe(`updates, ${mode}`, () => {
+    const learner = new Learner(createModel(tinyConfig, 'actor', 1), { mode });
+    const directory = mkdtempSync(join(tmpdir(), 'adam-'));
+    after(() => {
+      learner.dispose();
+      rmSync(directory, { recursive: true });
     });
-    disposeModel(other);
-    assert.throws(() => saveOptimizer(optimizer, join(directory, 'optimizer')), /exists/);
-    writeFileSync(join(directory, 'optimizer', 'optimizer.json'), '{"step":-1}');
-    assert.throws(() => loadOptimizer(model, join(directory, 'optimizer')), /step is -1, expected a whole number/);
+    const step = (of: Learner, weight = 1): { gradientNorm: number; step: number } => {
+      of.forwardBackward({ kind: 'sft', denominator: 7 / weight }, batch);
+      return of.optimStep({ ...settings, weightDecay: 0.1 });
+    };
+
+    it('refuse gradients that are not finite before anything changes, and drop them', () => {
+      const before = snapshot(learner);
+      // The loss, about 17 a step, is finite; the squares of its gradients are not.
+      assert.throws(() => step(learner, 1e30), NumericalError);
+      assert.equal(snapshot(learner), before);
+      assert.equal(learner.optimizer().step, 0);
+      assert.ok([...learner.optimizer().first.values()].every((moment) => moment.read().every((m) => m === 0)));
+      assert.throws(() => learner.optimStep(settings), /no gradients/);
+      assert.ok([...learner.gradients().values()].every((gradient) => gradient.every((g) => g === 0)));
+    });
+    it('report the norm before clipping, count steps, clear the gradients and leave no tensor behind', () => {
+      learner.forwardBackward({ kind: 'sft', denominator: 7 }, batch);
+      const squares = [...learner.gradients().values()].flatMap((gradient) => [...gradient].map((g) => g * g));
+      const { gradientNorm, step: count } = learner.optimStep(settings);
+      assert.ok(Math.abs(gradientNorm - Math.sqrt(squares.reduce((a, b) => a + b, 0))) < 1e-5);
+      assert.equal(count, 1);
+      assert.ok([...learner.gradients().values()].every((gradient) => gradient.every((g) => g === 0)));
+      const tensors = binding().getNumOfTensors();
+      step(learner);
+      assert.equal(binding().getNumOfTensors(), tensors);
+    });
+    it('do not decay norm gains', () => {
+      const critic = new Learner(createModel(tinyConfig, 'critic', 1), { mode });
+      // Without predicted tokens the gradients are zero.
+      critic.forwardBackward({ kind: 'value', denominator: 1, returns: [0], oldValues: [0], clip: 0 }, { rows: 1, length: 1, tokens: [1], mask: [0] });
+      const before = ['norm', '0.o'].map((name) => critic.model.params.get(name)!.read());
+      critic.optimStep({ ...settings, weightDecay: 0.1 });
+      const [norm, matrix] = ['norm', '0.o'].map((name) => critic.model.params.get(name)!.read());
+      assert.deepEqual(norm, before[0]);
+      assert.notDeepEqual(matrix, before[1]);
+      critic.dispose();
+    });
+    it('go on from disk bit by bit as if they had not stopped', () => {
+      saveModel(learner.model, join(directory, 'model'));
+      learner.saveOptimizer(join(directory, 'optimizer'));
+      const resumed = new Learner(loadModel(join(directory, 'model'), 'actor'), { mode, optimizerDirectory: join(directory, 'optimizer') });
+      assert.equal(resumed.optimizer().step, learner.optimizer().step);
+      step(learner);
+      step(resumed);
+      assert.equal(snapshot(resumed), snapshot(learner));
+      resumed.dispose();
+    });
+    it('name the tensor that does not fit, and never overwrite', () => {
+      const other = createModel({ ...tinyConfig, hidden_size: 12 }, 'actor', 1);
+      assert.throws(() => loadOptimizer(other, join(directory, 'optimizer')), {
+        name: 'UserError',
+        message: /first\.embed has shape \[11,8\], expected \[11,12\]/,
+      });
+      disposeModel(other);
+      assert.throws(() => learner.saveOptimizer(join(directory, 'optimizer')), /exists/);
+      writeFileSync(join(directory, 'optimizer', 'optimizer.json'), '{"step":-1}');
+      assert.throws(() => loadOptimizer(learner.model, join(directory, 'optimizer')), /step is -1, expected a whole number/);
+    });
   });
-});
+}

@@ -6,9 +6,10 @@ import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { UserError } from '../environment/errors.ts';
 import { writeDirectoryAtomically } from './checkpoint-files.ts';
-import { NumericalError } from './errors.ts';
-import type { Gradients } from './losses.ts';
-import type { Model } from './model.ts';
+import type { HostTensor, StepDescription } from './engine/step-function.ts';
+import { Variable } from './engine/variable.ts';
+import { gradientName } from './loss-step.ts';
+import type { Model } from './model-parameters.ts';
 import { readSafetensors, type TensorEntry, writeSafetensors } from './safetensors.ts';
 import { tf } from './tensorflow.ts';
 import type { AdamSettings } from './types.ts';
@@ -17,14 +18,13 @@ export interface Optimizer {
   /** Optimizer steps taken. */
   step: number;
   /** First and second moment by parameter name, in the parameters' shapes. */
-  readonly first: Map<string, tf.Variable>;
-  readonly second: Map<string, tf.Variable>;
+  readonly first: Map<string, Variable>;
+  readonly second: Map<string, Variable>;
 }
 
 /** Zero moments for every parameter of the model. */
 export function createOptimizer(model: Model): Optimizer {
-  const zeros = (): Map<string, tf.Variable> =>
-    new Map([...model.params].map(([name, p]) => [name, tf.tidy(() => tf.variable(tf.zeros(p.shape), false))]));
+  const zeros = (): Map<string, Variable> => new Map([...model.params].map(([name, p]) => [name, new Variable(p.shape)]));
   return { step: 0, first: zeros(), second: zeros() };
 }
 
@@ -35,12 +35,15 @@ export function disposeOptimizer(optimizer: Optimizer): void {
   }
 }
 
-/** Euclidean norm over all gradients together. */
-export function globalNorm(gradients: Iterable<tf.Tensor>): number {
-  return tf.tidy(() => {
-    const squares = [...gradients].map((g) => tf.sum(tf.square(g)));
-    return tf.sqrt(tf.addN(squares)).dataSync<'float32'>()[0] as number;
-  });
+/** Output: the Euclidean norm over all accumulated gradients together. Variables: those under `gradientName`. */
+export function normStep(names: readonly string[]): StepDescription {
+  return {
+    key: `gradient norm of ${names.length}`,
+    build: (_, variables) => ({ outputs: [globalNorm(names.map((name) => variables[gradientName(name)] as tf.Tensor))] }),
+  };
+}
+export function globalNorm(gradients: readonly tf.Tensor[]): tf.Tensor {
+  return tf.sqrt(tf.addN(gradients.map((gradient) => tf.sum(tf.square(gradient)))));
 }
 
 /** torch.nn.utils.clip_grad_norm_: the factor that brings `norm` down to `maximum`, 1 where it is not above. */
@@ -48,60 +51,70 @@ export function clipFactor(norm: number, maximum: number): number {
   return Math.min(1, maximum / (norm + 1e-6));
 }
 
-/**
- * One update of the model's parameters in place. Weight decay is decoupled and applies to matrices only, not to norm gains. Throws
- * NumericalError before anything changes if the gradient norm is not finite. Does not dispose the gradients.
- */
-export function adamStep(
-  model: Model,
-  optimizer: Optimizer,
-  gradients: Gradients,
-  settings: AdamSettings,
-): { gradientNorm: number; step: number } {
-  const gradientNorm = globalNorm(gradients.values());
-  if (!Number.isFinite(gradientNorm)) {
-    throw new NumericalError(
-      `${model.role}, optimizer step ${optimizer.step + 1}: gradient norm is ${gradientNorm}, expected a finite number`,
-    );
-  }
-  const step = optimizer.step + 1;
-  const factor = clipFactor(gradientNorm, settings.maxGradientNorm);
-  for (const [name, parameter] of model.params) {
-    const gradient = gradients.get(name);
-    const first = optimizer.first.get(name);
-    const second = optimizer.second.get(name);
-    if (gradient === undefined || first === undefined || second === undefined) {
-      throw new Error(`parameter ${name}: no gradient or no moments for it`);
-    }
-    const decay = parameter.rank >= 2 ? settings.weightDecay : 0;
-    adamUpdate(parameter, first, second, gradient, { ...settings, weightDecay: decay }, step, factor);
-  }
-  optimizer.step = step;
-  return { gradientNorm, step };
+/** Names of a parameter's moments among a step's variables. */
+export function momentName(moment: 'first' | 'second', parameter: string): string {
+  return `${moment} moment ${parameter}`;
 }
 
-/** The formula for one parameter: updates parameter and moments in place. `step` counts from 1. */
-export function adamUpdate(
-  parameter: tf.Variable,
-  first: tf.Variable,
-  second: tf.Variable,
-  gradient: tf.Tensor,
-  settings: Omit<AdamSettings, 'maxGradientNorm'>,
-  step: number,
-  gradientFactor = 1,
-): void {
+/**
+ * One update of weights and moments, which also clears the accumulators. Input: `settings` of `adamInput`. Weight decay is decoupled and
+ * applies to matrices only, not to norm gains and biases. Variables: weights, accumulators, moments.
+ */
+export function adamStep(names: readonly string[]): StepDescription {
+  return {
+    key: `adam of ${names.length}`,
+    build: ({ settings }, variables) => {
+      const values = tf.unstack(settings as tf.Tensor);
+      const assign: Record<string, tf.Tensor> = {};
+      for (const name of names) {
+        const [parameter, gradient, first, second] = [
+          name,
+          gradientName(name),
+          momentName('first', name),
+          momentName('second', name),
+        ].map((variable) => variables[variable] as tf.Tensor) as [tf.Tensor, tf.Tensor, tf.Tensor, tf.Tensor];
+        const updated = adamUpdate({ parameter, gradient, first, second }, values, parameter.rank >= 2);
+        assign[name] = updated.parameter;
+        assign[momentName('first', name)] = updated.first;
+        assign[momentName('second', name)] = updated.second;
+        assign[gradientName(name)] = tf.zerosLike(gradient);
+      }
+      return { outputs: [], assign };
+    },
+  };
+}
+
+/** The scalars that `adamUpdate` unpacks: `step` counts from 1, gradients are multiplied by `gradientFactor`. */
+export function adamInput(settings: Omit<AdamSettings, 'maxGradientNorm'>, step: number, gradientFactor = 1): HostTensor {
   const { beta1, beta2, learningRate, epsilon, weightDecay } = settings;
-  tf.tidy(() => {
-    const g = gradientFactor === 1 ? gradient : tf.mul(gradient, gradientFactor);
-    const m = tf.add(tf.mul(first, beta1), tf.mul(g, 1 - beta1));
-    const v = tf.add(tf.mul(second, beta2), tf.mul(tf.square(g), 1 - beta2));
-    const denominator = tf.add(tf.mul(tf.sqrt(v), 1 / Math.sqrt(1 - beta2 ** step)), epsilon);
-    const change = tf.mul(tf.div(m, denominator), learningRate / (1 - beta1 ** step));
-    const decayed = weightDecay === 0 ? parameter : tf.mul(parameter, 1 - learningRate * weightDecay);
-    parameter.assign(tf.sub(decayed, change));
-    first.assign(m);
-    second.assign(v);
-  });
+  const values = [
+    ...[gradientFactor, beta1, 1 - beta1, beta2, 1 - beta2],
+    ...[1 / Math.sqrt(1 - beta2 ** step), epsilon, learningRate / (1 - beta1 ** step), 1 - learningRate * weightDecay],
+  ];
+  return { shape: [values.length], data: Float32Array.from(values) };
+}
+
+interface AdamState {
+  readonly parameter: tf.Tensor;
+  readonly first: tf.Tensor;
+  readonly second: tf.Tensor;
+}
+/** The formula for one parameter; `settings` are the scalars of `adamInput`. */
+export function adamUpdate(
+  { parameter, first, second, gradient }: AdamState & { readonly gradient: tf.Tensor },
+  settings: readonly tf.Tensor[],
+  decayed: boolean,
+): AdamState {
+  const [factor, beta1, rest1, beta2, rest2, correction2, epsilon, rate, decay] = settings as [
+    ...[tf.Tensor, tf.Tensor, tf.Tensor, tf.Tensor, tf.Tensor],
+    ...[tf.Tensor, tf.Tensor, tf.Tensor, tf.Tensor],
+  ];
+  const g = tf.mul(gradient, factor);
+  const m = tf.add(tf.mul(first, beta1), tf.mul(g, rest1));
+  const v = tf.add(tf.mul(second, beta2), tf.mul(tf.square(g), rest2));
+  const denominator = tf.add(tf.mul(tf.sqrt(v), correction2), epsilon);
+  const change = tf.mul(tf.div(m, denominator), rate);
+  return { parameter: tf.sub(decayed ? tf.mul(parameter, decay) : parameter, change), first: m, second: v };
 }
 
 /** Writes moments and step count to a new directory, all or nothing. */
@@ -109,7 +122,7 @@ export function saveOptimizer(optimizer: Optimizer, directory: string): void {
   const tensors = new Map<string, TensorEntry>();
   for (const moment of ['first', 'second'] as const) {
     for (const [name, values] of optimizer[moment]) {
-      tensors.set(`${moment}.${name}`, { shape: values.shape, data: values.dataSync<'float32'>() });
+      tensors.set(`${moment}.${name}`, { shape: values.shape, data: values.read() });
     }
   }
   writeDirectoryAtomically(directory, (temporary) => {
@@ -145,9 +158,7 @@ export function loadOptimizer(model: Model, directory: string): Optimizer {
   };
   // Everything is checked before the first variable exists, so that a wrong file leaks nothing.
   const [first, second] = [read('first'), read('second')];
-  const variables = (values: Map<string, Float32Array>): Map<string, tf.Variable> =>
-    new Map(
-      [...model.params].map(([name, p]) => [name, tf.tidy(() => tf.variable(tf.tensor(values.get(name) as Float32Array, p.shape), false))]),
-    );
+  const variables = (values: Map<string, Float32Array>): Map<string, Variable> =>
+    new Map([...model.params].map(([name, p]) => [name, new Variable(p.shape, values.get(name))]));
   return { step, first: variables(first), second: variables(second) };
 }

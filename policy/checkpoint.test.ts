@@ -6,9 +6,8 @@ import { after, describe, it } from 'node:test';
 import { tinyConfig } from '../tests/fixtures/tiny-config.ts';
 import { writeDirectoryAtomically } from './checkpoint-files.ts';
 import { loadModel, readTokenizer, saveModel } from './checkpoint.ts';
-import { createModel, disposeModel, type Model } from './model.ts';
+import { createModel, disposeModel, type Model } from './model-parameters.ts';
 import { readSafetensors, type TensorEntry, writeSafetensors } from './safetensors.ts';
-import { tf } from './tensorflow.ts';
 
 const root = mkdtempSync(join(tmpdir(), 'checkpoint-'));
 after(() => rmSync(root, { recursive: true }));
@@ -16,7 +15,7 @@ let count = 0;
 const fresh = (): string => join(root, String(count++));
 
 function values(model: Model): [string, Float32Array][] {
-  return [...model.params].map(([name, p]) => [name, p.dataSync<'float32'>().slice()]);
+  return [...model.params].map(([name, p]) => [name, p.read()]);
 }
 /** Saves `model`, lets `change` edit the tensors or the configuration, and returns the directory. */
 function edited(
@@ -37,7 +36,7 @@ function edited(
 describe('policy and critic directories', () => {
   const actor = createModel(tinyConfig, 'actor', 1);
   const critic = createModel(tinyConfig, 'critic', 2);
-  tf.tidy(() => critic.params.get('valueHead')?.assign(tf.range(0, 8).reshape([8, 1])));
+  critic.params.get('valueHead')?.assign(Float32Array.from({ length: 8 }, (_, i) => i));
   after(() => {
     disposeModel(actor);
     disposeModel(critic);
@@ -111,14 +110,14 @@ describe('policy and critic directories', () => {
     assert.equal((JSON.parse(readFileSync(join(directory, 'config.json'), 'utf8')) as { torch_dtype: string }).torch_dtype, 'float16');
     const loaded = loadModel(directory, 'actor');
     for (const [name, original] of values(actor)) {
-      const rounded = loaded.params.get(name)?.dataSync<'float32'>() as Float32Array;
+      const rounded = loaded.params.get(name)?.read() as Float32Array;
       original.forEach((value, i) => assert.ok(Math.abs(value - (rounded[i] as number)) <= Math.abs(value) * 2 ** -11 + 2 ** -25));
     }
     disposeModel(loaded);
   });
   it('refuse a type that cannot hold a value', () => {
     const large = createModel(tinyConfig, 'actor', 3);
-    tf.tidy(() => large.params.get('norm')?.assign(tf.fill([8], 70000)));
+    large.params.get('norm')?.assign(new Float32Array(8).fill(70000));
     const directory = fresh();
     assert.throws(() => saveModel(large, directory, { type: 'float16' }), {
       name: 'UserError',

@@ -113,7 +113,7 @@ export function saveModel(model: Model, directory: string, options: SaveOptions 
     const parameter = model.params.get(name);
     if (parameter === undefined) throw new Error(`parameter ${name}: not in the model (disposed?)`);
     fetched = name;
-    return (values = parameter.dataSync<'float32'>());
+    return (values = parameter.read());
   };
   const tensors = new Map<string, TensorSource>();
   for (const placement of placements(model.config, model.role)) {

@@ -5,9 +5,9 @@
 import assert from 'node:assert/strict';
 import { after, describe, it } from 'node:test';
 import { Random } from '../method/seeds.ts';
-import { lossAndGradients } from './losses.ts';
-import { createModel, disposeModel, type Model } from './model.ts';
-import { tf } from './tensorflow.ts';
+import type { Variable } from './engine/variable.ts';
+import { Learner } from './learner.ts';
+import { createModel, type Model } from './model-parameters.ts';
 import { tinyConfig } from '../tests/fixtures/tiny-config.ts';
 import type { LossSpec, ModelConfig, SequenceBatch } from './types.ts';
 
@@ -23,8 +23,8 @@ function livelyModel(role: 'actor' | 'critic', config: ModelConfig): Model {
   const model = createModel(config, role, 5);
   const random = new Random(17);
   for (const parameter of model.params.values()) {
-    const values = parameter.dataSync<'float32'>().map((v) => v + (random.next() - 0.5) * 0.9);
-    tf.tidy(() => parameter.assign(tf.tensor(values, parameter.shape)));
+    const values = parameter.read().map((v) => v + (random.next() - 0.5) * 0.9);
+    parameter.assign(values);
   }
   return model;
 }
@@ -55,37 +55,30 @@ const losses: [string, LossSpec, ModelConfig?][] = [
   ['value without clip', { kind: 'value', denominator: 4, returns: perToken(-1, 1), oldValues: perToken(-1, 1), clip: 0 }],
 ];
 
-function lossValue(model: Model, loss: LossSpec): number {
-  const { sums, gradients } = lossAndGradients(model, loss, batch);
-  for (const gradient of gradients.values()) gradient.dispose();
-  return sums.loss;
-}
-
 /** (loss(θ + ε·d) − loss(θ − ε·d)) / 2ε along a direction in one parameter. */
-function slope(model: Model, loss: LossSpec, parameter: tf.Variable, direction: Float32Array, epsilon: number): number {
-  const values = parameter.dataSync<'float32'>().slice();
+function slope(learner: Learner, loss: LossSpec, parameter: Variable, direction: Float32Array, epsilon: number): number {
+  const values = parameter.read();
   const at = (offset: number): number => {
     const moved = values.map((v, i) => v + offset * (direction[i] as number));
-    tf.tidy(() => parameter.assign(tf.tensor(moved, parameter.shape)));
-    return lossValue(model, loss);
+    parameter.assign(moved);
+    return learner.forwardBackward(loss, batch).loss;
   };
   const result = (at(epsilon) - at(-epsilon)) / (2 * epsilon);
-  tf.tidy(() => parameter.assign(tf.tensor(values, parameter.shape)));
+  parameter.assign(values);
   return result;
 }
 
 for (const [name, loss, config = tinyConfig] of losses) {
   describe(`gradient of the ${name} loss`, () => {
     const model = livelyModel(loss.kind === 'value' ? 'critic' : 'actor', config);
-    const { sums, gradients } = lossAndGradients(model, loss, batch);
-    after(() => {
-      for (const gradient of gradients.values()) gradient.dispose();
-      disposeModel(model);
-    });
+    const learner = new Learner(model);
+    const sums = learner.forwardBackward(loss, batch);
+    const gradients = learner.gradients();
+    after(() => learner.dispose());
     it('counts the masked tokens', () => assert.equal(sums.tokens, 5));
     for (const [parameterName, parameter] of model.params) {
       it(`matches finite differences at ${parameterName}`, () => {
-        const gradient = (gradients.get(parameterName) as tf.Tensor).dataSync<'float32'>();
+        const gradient = gradients.get(parameterName) as Float32Array;
         const largest = gradient.reduce((a, g) => Math.max(a, Math.abs(g)), 0);
         assert.ok(largest > 1e-3, `largest gradient ${largest}: this parameter would not be tested`);
         const largestFirst = [...gradient.keys()].sort((a, b) => Math.abs(gradient[b] as number) - Math.abs(gradient[a] as number));
@@ -93,7 +86,7 @@ for (const [name, loss, config = tinyConfig] of losses) {
         // All entries at once, with random signs and unit length.
         const mixed = gradient.map(() => (random.chance(0.5) ? 1 : -1) / Math.sqrt(gradient.length));
         for (const direction of [...single, mixed]) {
-          const numeric = slope(model, loss, parameter, direction, 4e-3);
+          const numeric = slope(learner, loss, parameter, direction, 4e-3);
           const analytic = gradient.reduce((sum, g, i) => sum + g * (direction[i] as number), 0);
           assert.ok(Math.abs(numeric - analytic) <= 0.02 * largest + 2e-4, `${analytic} against ${numeric}`);
         }

@@ -10,7 +10,8 @@ import { after, describe, it } from 'node:test';
 import { corpus } from '../tests/fixtures/tokenizer-corpus.ts';
 import { smolLm2Directory, smolLm2Python } from '../tests/smollm2.ts';
 import { loadModel, readTokenizer, saveModel } from './checkpoint.ts';
-import { disposeModel, sequenceLogits } from './model.ts';
+import { sequenceLogits } from './evaluation.ts';
+import { disposeModel } from './model-parameters.ts';
 import { loadTokenizer } from './tokenizer.ts';
 
 const [python, imported] = [await smolLm2Python(), await smolLm2Directory()];

@@ -45,6 +45,12 @@ export function stopTokens(config: ModelConfig): readonly [number, ...number[]] 
   return (typeof config.eos_token_id === 'number' ? [config.eos_token_id] : config.eos_token_id) as readonly [number, ...number[]];
 }
 
+/** Identifies what a configuration computes, apart from names and fields that are only kept. */
+export function configKey(config: ModelConfig): string {
+  const { architectures: _names, other: _kept, ...computed } = config;
+  return JSON.stringify(computed);
+}
+
 /** `config.json` of a policy or critic directory, checked. Throws UserError with the path, the field, its value and what was expected. */
 export function readConfig(directory: string): ModelConfig {
   const path = join(directory, 'config.json');

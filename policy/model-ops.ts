@@ -1,13 +1,13 @@
 /**
- * The transformer's differentiable building blocks. Each is one `tf.customGrad`, because eager tfjs spends most of its time
- * on the number of operations: a hand-written gradient needs about a third of the operations of the recorded one and
- * saves fewer tensors. What the gradient needs goes through `save`: the forward scope frees everything else. policy/gradients.test.ts checks each of them against finite differences.
+ * The transformer's differentiable building blocks. Each is one `tf.customGrad`: a hand-written gradient needs about a third of the
+ * operations and memory passes of the derived one and saves fewer tensors. What the gradient needs goes through `save`: the forward scope
+ * frees everything else. policy/gradients.test.ts checks each of them against finite differences. Attention is in attention.ts.
  */
 import { rawOp, tf } from './tensorflow.ts';
 
 /** tf.customGrad with the types of our functions; the library's signature knows tensors only by their base type. */
 type Save = (tensors: tf.Tensor[]) => void;
-function custom(
+export function custom(
   inputs: readonly tf.Tensor[],
   forward: (save: Save, ...inputs: tf.Tensor[]) => { value: tf.Tensor; gradFunc: (dy: tf.Tensor, saved: tf.Tensor[]) => tf.Tensor[] },
 ): tf.Tensor {
@@ -17,7 +17,7 @@ function custom(
   })(...inputs);
 }
 /** A saved tensor; customGrad hands back exactly the list that was saved. */
-function at(saved: readonly tf.Tensor[], i: number): tf.Tensor {
+export function at(saved: readonly tf.Tensor[], i: number): tf.Tensor {
   return saved[i] as tf.Tensor;
 }
 
@@ -34,12 +34,28 @@ export function gatherRows(x: tf.Tensor, index: tf.Tensor1D): tf.Tensor2D {
 }
 
 /** Without tf.gather, which reads the indices back to the host to check them: a recorded function cannot, and a GPU would wait. */
-function takeRows(table: tf.Tensor, index: tf.Tensor): tf.Tensor {
+export function takeRows(table: tf.Tensor, index: tf.Tensor, axis = 0): tf.Tensor {
   const attributes = { Tparams: { type: 'float32' }, Tindices: { type: 'int32' }, Taxis: { type: 'int32' }, batch_dims: { int: 0 } } as const;
-  return rawOp('GatherV2', attributes, [table, index, tf.scalar(0, 'int32')], 1)[0] as tf.Tensor;
+  return rawOp('GatherV2', attributes, [table, index, tf.scalar(axis, 'int32')], 1)[0] as tf.Tensor;
 }
 
-/** x / sqrt(mean(x²) + epsilon) · weight over the last axis. `weight` has the shape of x's trailing axes. */
+/** x / sqrt(mean(x²) + epsilon) over the last axis. */
+export function normalize(x: tf.Tensor, epsilon: number): tf.Tensor {
+  return custom([x], (save, v) => {
+    const inverse = tf.rsqrt(tf.add(tf.mean(tf.square(v), -1, true), epsilon));
+    const unit = tf.mul(v, inverse);
+    save([unit, inverse]);
+    return {
+      value: unit,
+      gradFunc: (dy, saved) => {
+        const projection = tf.mean(tf.mul(dy, at(saved, 0)), -1, true);
+        return [tf.mul(at(saved, 1), tf.sub(dy, tf.mul(at(saved, 0), projection)))];
+      },
+    };
+  });
+}
+
+/** `normalize` · weight. `weight` has the shape of x's trailing axes. */
 export function rmsNorm(x: tf.Tensor, weight: tf.Tensor, epsilon: number): tf.Tensor {
   return custom([x, weight], (save, v, g) => {
     const inverse = tf.rsqrt(tf.add(tf.mean(tf.square(v), -1, true), epsilon));
@@ -58,22 +74,29 @@ export function rmsNorm(x: tf.Tensor, weight: tf.Tensor, epsilon: number): tf.Te
   });
 }
 
-/** silu(gate) · up, with gate the first and up the second half of the last axis. [N,2F] → [N,F] */
-export function swiglu(gateUp: tf.Tensor): tf.Tensor2D {
-  return custom([gateUp], (save, both) => {
-    const [gate, up] = tf.split(both, 2, -1) as [tf.Tensor, tf.Tensor];
-    const sigmoid = tf.sigmoid(gate);
-    const silu = tf.mul(gate, sigmoid);
-    save([up, sigmoid, silu]);
+/** silu(gate) · up, elementwise. */
+export function gated(gate: tf.Tensor, up: tf.Tensor): tf.Tensor2D {
+  return custom([gate, up], (save, ...inputs) => {
+    const [g, u] = inputs as [tf.Tensor, tf.Tensor];
+    const sigmoid = tf.sigmoid(g);
+    const silu = tf.mul(g, sigmoid);
+    save([u, sigmoid, silu]);
     return {
-      value: tf.mul(silu, up),
+      value: tf.mul(silu, u),
       gradFunc: (dy, saved) => {
         const s = at(saved, 1);
+        // silu' = s + silu·(1 − s)
         const slope = tf.add(s, tf.mul(at(saved, 2), tf.sub(1, s)));
-        return [tf.concat([tf.mul(tf.mul(dy, at(saved, 0)), slope), tf.mul(dy, at(saved, 2))], -1)];
+        return [tf.mul(tf.mul(dy, at(saved, 0)), slope), tf.mul(dy, at(saved, 2))];
       },
     };
   }) as tf.Tensor2D;
+}
+
+/** silu(gate) · up, with gate the first and up the second half of the last axis. [N,2F] → [N,F] */
+export function swiglu(gateUp: tf.Tensor): tf.Tensor2D {
+  const [gate, up] = tf.split(gateUp, 2, -1) as [tf.Tensor, tf.Tensor];
+  return gated(gate, up);
 }
 
 function swapHalves(x: tf.Tensor): tf.Tensor {
@@ -83,7 +106,7 @@ function swapHalves(x: tf.Tensor): tf.Tensor {
 
 /**
  * Rotary position embedding in Hugging Face's rotate_half convention: x·cos + (−x₂, x₁)·sin. `signedSin` carries the minus sign
- * in its first half. Both tables broadcast against x. The gradient is the inverse rotation.
+ * in its first half. Both tables broadcast against x and may share a factor. The gradient is the inverse rotation, times that factor.
  */
 export function rope(x: tf.Tensor, cos: tf.Tensor, signedSin: tf.Tensor): tf.Tensor {
   return custom([x], (save, input) => {
@@ -91,28 +114,6 @@ export function rope(x: tf.Tensor, cos: tf.Tensor, signedSin: tf.Tensor): tf.Ten
     return {
       value: tf.add(tf.mul(input, cos), tf.mul(swapHalves(input), signedSin)),
       gradFunc: (dy, saved) => [tf.sub(tf.mul(dy, at(saved, 0)), tf.mul(swapHalves(dy), at(saved, 1)))],
-    };
-  });
-}
-
-/**
- * softmax(q·kᵀ + bias)·v on [N,Tq,Dh], [N,Tk,Dh], [N,Tk,Dh]; the scale is already in q. `bias` [Tq,Tk].
- */
-export function attention(q: tf.Tensor, k: tf.Tensor, v: tf.Tensor, bias: tf.Tensor): tf.Tensor {
-  return custom([q, k, v], (save, ...inputs) => {
-    const [query, key, value] = inputs as [tf.Tensor, tf.Tensor, tf.Tensor];
-    const p = tf.softmax(tf.add(tf.matMul(query, key, false, true), bias));
-    const out = tf.matMul(p, value);
-    save([query, key, value, p, out]);
-    return {
-      value: out,
-      gradFunc: (dy, saved) => {
-        const probabilities = at(saved, 3);
-        const dP = tf.matMul(dy, at(saved, 2), false, true);
-        const rowDot = tf.sum(tf.mul(dy, at(saved, 4)), -1, true);
-        const dScores = tf.mul(probabilities, tf.sub(dP, rowDot));
-        return [tf.matMul(dScores, at(saved, 1)), tf.matMul(dScores, at(saved, 0), true, false), tf.matMul(probabilities, dy, true, false)];
-      },
     };
   });
 }

@@ -9,15 +9,15 @@
  * with them.
  */
 import { deriveSeed, Random } from '../method/seeds.ts';
+import { Variable } from './engine/variable.ts';
 import { attentionParts, checkConfig } from './model-config.ts';
-import { tf } from './tensorflow.ts';
 import type { ModelConfig, ModelRole } from './types.ts';
 
 export interface Model {
   readonly config: ModelConfig;
   readonly role: ModelRole;
   /** In the order of `parameterShapes`. */
-  readonly params: Map<string, tf.Variable>;
+  readonly params: Map<string, Variable>;
 }
 
 /** Standard deviation of fresh weights; Hugging Face's `initializer_range`. */
@@ -52,9 +52,9 @@ export function parameterShapes(config: ModelConfig, role: ModelRole): Map<strin
 /** A model with fresh weights, the same for the same seed: normal weights, norms at 1, biases and a critic's value head at 0. */
 export function createModel(config: ModelConfig, role: ModelRole, seed: number): Model {
   checkConfig(config, 'model configuration');
-  const params = new Map<string, tf.Variable>();
+  const params = new Map<string, Variable>();
   for (const [name, shape] of parameterShapes(config, role)) {
-    params.set(name, variable(initialValues(name, shape, config, seed), shape));
+    params.set(name, new Variable(shape, initialValues(name, shape, config, seed)));
   }
   return { config, role, params };
 }
@@ -71,7 +71,7 @@ export function modelFromValues(
   checkConfig(config, 'model configuration');
   const model: Model = { config, role, params: new Map() };
   try {
-    for (const [name, shape] of parameterShapes(config, role)) model.params.set(name, variable(values(name, shape), shape));
+    for (const [name, shape] of parameterShapes(config, role)) model.params.set(name, new Variable(shape, values(name, shape)));
   } catch (error) {
     disposeModel(model);
     throw error;
@@ -83,17 +83,6 @@ export function modelFromValues(
 export function disposeModel(model: Model): void {
   for (const parameter of model.params.values()) parameter.dispose();
   model.params.clear();
-}
-
-export function parameter(model: Model, name: string): tf.Variable {
-  const found = model.params.get(name);
-  if (found === undefined) throw new Error(`parameter ${name}: not in this ${model.role} (disposed, or another configuration)`);
-  return found;
-}
-
-/** [V,D] the matrix whose product with a hidden state gives the logits. Policy only. */
-export function outputMatrix(model: Model): tf.Variable {
-  return parameter(model, model.config.tie_word_embeddings ? 'embed' : 'head');
 }
 
 export function parameterCount(model: Model): number {
@@ -115,8 +104,4 @@ function initialValues(name: string, shape: readonly number[], config: ModelConf
     if (i + 1 < values.length) values[i + 1] = radius * Math.sin(angle);
   }
   return values;
-}
-
-function variable(values: Float32Array, shape: number[]): tf.Variable {
-  return tf.tidy(() => tf.variable(tf.tensor(values, shape, 'float32'), true));
 }

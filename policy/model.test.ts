@@ -10,9 +10,11 @@ import { after, describe, it } from 'node:test';
 import { Random } from '../method/seeds.ts';
 import { tinyConfig as config } from '../tests/fixtures/tiny-config.ts';
 import { saveModel } from './checkpoint.ts';
-import { createModel, disposeModel, type Model, tokenEntropy, tokenLogprobs, tokenValues } from './model.ts';
+import { binding } from './engine/binding.ts';
+import { tokenEntropy, tokenLogprobs, tokenValues } from './evaluation.ts';
+import { createModel, disposeModel, type Model } from './model-parameters.ts';
 import { readSafetensors, type TensorEntry } from './safetensors.ts';
-import { device, tf } from './tensorflow.ts';
+import { device } from './tensorflow.ts';
 import type { ModelRole, SequenceBatch } from './types.ts';
 
 type Vector = number[];
@@ -72,8 +74,8 @@ function livelyModel(role: ModelRole): Model {
   const model = createModel(config, role, 7);
   const random = new Random(23);
   for (const parameter of model.params.values()) {
-    const values = parameter.dataSync<'float32'>().map((v) => v + (random.next() - 0.5) * 0.9);
-    tf.tidy(() => parameter.assign(tf.tensor(values, parameter.shape)));
+    const values = parameter.read().map((v) => v + (random.next() - 0.5) * 0.9);
+    parameter.assign(values);
   }
   return model;
 }
@@ -150,11 +152,11 @@ describe('forward pass', () => {
   });
   it('repeats bit by bit and leaves no tensor behind', () => {
     const first = tokenLogprobs(actor, batch);
-    const tensors = tf.memory().numTensors;
+    const tensors = binding().getNumOfTensors();
     assert.deepEqual(tokenLogprobs(actor, batch), first);
     tokenEntropy(actor, batch);
     tokenValues(critic, batch);
-    assert.equal(tf.memory().numTensors, tensors);
+    assert.equal(binding().getNumOfTensors(), tensors);
   });
   it('gives zeros without masked tokens', () => {
     assert.deepEqual(tokenLogprobs(actor, { ...batch, mask: batch.mask.map(() => 0) }), new Float32Array(12));
@@ -178,7 +180,7 @@ describe('createModel', () => {
   it('gives the same weights for the same seed, and others for another', () => {
     const values = (seed: number): string => {
       const model = createModel(config, 'critic', seed);
-      const text = JSON.stringify([...model.params].map(([name, p]) => [name, [...p.dataSync()]]));
+      const text = JSON.stringify([...model.params].map(([name, p]) => [name, [...p.read()]]));
       disposeModel(model);
       return text;
     };
@@ -194,12 +196,13 @@ describe('createModel', () => {
     assert.throws(() => createModel({ ...config, vocab_size: 0 }, 'actor', 1), /vocab_size is 0/);
   });
   it('frees everything', () => {
-    const before = tf.memory().numTensors;
+    const before = binding().getNumOfTensors();
     const model = createModel(config, 'critic', 1);
-    assert.equal(tf.memory().numTensors - before, 1 + 2 * 8 + 2);
+    assert.equal(model.params.size, 1 + 2 * 8 + 2);
+    assert.equal(binding().getNumOfTensors() - before, 1 + 2 * 8 + 2);
     disposeModel(model);
     disposeModel(model);
-    assert.equal(tf.memory().numTensors, before);
+    assert.equal(binding().getNumOfTensors(), before);
   });
 });
 

@@ -1,160 +1,127 @@
 /**
- * The training forward pass over right-padded sequences, and what is read from it at masked tokens. Position t is predicted from
- * the hidden state of position t−1; logits and values are computed at those positions only, because agent tokens are a fraction
- * of an episode and the output head is the most expensive matrix product of a small model.
+ * The training forward pass over right-padded sequences, and what is read from it at the tokens that count: the one description of the
+ * model, on tensors alone, so that it runs eagerly or as a recorded function (engine/). A token is predicted from the hidden state before
+ * it; logits and values are computed at those positions only, because agent tokens are a fraction of an episode and the output head is
+ * the most expensive matrix product of a small model. decoding.ts has the same layers with a key-value cache.
  */
-import { tf } from './tensorflow.ts';
-import { attention, gatherRows, logprobEntropyHead, logprobHead, rmsNorm, rope, swiglu } from './model-ops.ts';
+import { causalAttention } from './attention.ts';
+import type { Tensors } from './engine/step-function.ts';
 import { attentionParts } from './model-config.ts';
-import { type Model, outputMatrix, parameter } from './model-parameters.ts';
+import { gated, gatherRows, logprobEntropyHead, logprobHead, normalize, rmsNorm, rope } from './model-ops.ts';
 import { ropeTables } from './rope.ts';
-import type { ModelConfig, SequenceBatch } from './types.ts';
+import { tf } from './tensorflow.ts';
+import type { ModelConfig } from './types.ts';
 
-export { createModel, disposeModel, type Model, parameter, parameterCount, parameterShapes } from './model-parameters.ts';
-
-/** A checked batch: where the predicted tokens are. Flat positions are row · length + column, ascending. */
-export interface MaskedBatch {
-  readonly rows: number;
-  readonly length: number;
-  readonly tokens: Int32Array;
-  /** [N] flat positions of the masked tokens. */
-  readonly positions: Int32Array;
+/** The tokens of a batch and those that are predicted: `tokens` [B,T], `before` [N] flat positions before each of `targets` [N]; int32. */
+export interface Predictions {
+  readonly tokens: tf.Tensor2D;
+  readonly before: tf.Tensor1D;
+  readonly targets: tf.Tensor1D;
 }
 
-/** Checks shapes, token ids and mask. Throws with the place and value of what is wrong. */
-export function maskedBatch(batch: SequenceBatch, config: ModelConfig): MaskedBatch {
-  const { rows, length } = batch;
-  const size = rows * length;
-  if (batch.tokens.length !== size || batch.mask.length !== size) {
-    throw new Error(
-      `batch of ${rows}x${length}: ${batch.tokens.length} tokens and ${batch.mask.length} mask values, expected ${size} of each`,
-    );
-  }
-  if (length > config.max_position_embeddings) {
-    throw new Error(`batch length ${length}: the model has ${config.max_position_embeddings} positions`);
-  }
-  const positions: number[] = [];
-  for (let i = 0; i < size; i++) {
-    const token = batch.tokens[i] as number;
-    if (!Number.isInteger(token) || token < 0 || token >= config.vocab_size) {
-      throw new Error(`token ${token} at row ${Math.floor(i / length)}, column ${i % length}: expected 0 to ${config.vocab_size - 1}`);
-    }
-    if (batch.mask[i] === 0) continue;
-    if (batch.mask[i] !== 1)
-      throw new Error(`mask ${batch.mask[i]} at row ${Math.floor(i / length)}, column ${i % length}: expected 0 or 1`);
-    if (i % length === 0)
-      throw new Error(`mask 1 at row ${i / length}, column 0: nothing precedes the first token, so it cannot be predicted`);
-    positions.push(i);
-  }
-  return { rows, length, tokens: Int32Array.from(batch.tokens), positions: Int32Array.from(positions) };
+/** What the query heads and the key heads are multiplied by and turned with; [T,Dh] tables. */
+interface Rotation {
+  readonly cos: tf.Tensor2D;
+  readonly signedSin: tf.Tensor2D;
+  /** The same with the attention's scale, for queries. */
+  readonly scaledCos: tf.Tensor2D;
+  readonly scaledSignedSin: tf.Tensor2D;
 }
 
-/** [B·T,D] hidden states after the last norm. Call within tf.tidy, around forward and backward alike. */
-export function hiddenStates(model: Model, batch: MaskedBatch): tf.Tensor2D {
-  const { config } = model;
-  const { rows: B, length: T } = batch;
+/** [B·T,D] residual stream after the last layer, before the last norm. `weights` by the names of model-parameters.ts. */
+export function residualStream(config: ModelConfig, weights: Tensors, tokens: tf.Tensor2D): tf.Tensor2D {
+  const T = tokens.shape[1];
+  const tables = ropeTables(config, T);
+  const scale = 1 / Math.sqrt(config.head_dim);
+  const table = (values: Float32Array): tf.Tensor2D => tf.tensor2d(values, [T, config.head_dim]);
+  const rotation: Rotation = {
+    cos: table(tables.cos),
+    signedSin: table(tables.signedSin),
+    scaledCos: table(tables.cos.map((value) => value * scale)),
+    scaledSignedSin: table(tables.signedSin.map((value) => value * scale)),
+  };
+  let x = gatherRows(named(weights, 'embed'), tf.reshape(tokens, [-1]));
+  for (let i = 0; i < config.num_hidden_layers; i++) x = layer(config, weights, i, x, tokens.shape, rotation);
+  return x;
+}
+
+/** One decoder layer: [B·T,D] → [B·T,D]. */
+function layer(
+  config: ModelConfig,
+  weights: Tensors,
+  index: number,
+  x: tf.Tensor2D,
+  [B, T]: readonly [number, number],
+  rotation: Rotation,
+): tf.Tensor2D {
   const { num_attention_heads: H, num_key_value_heads: K, head_dim: Dh, rms_norm_eps: epsilon } = config;
   const group = H / K;
   const parts = attentionParts(config);
-  const tables = ropeTables(config, T);
-  const [cos, signedSin] = [tf.tensor2d(tables.cos, [T, Dh]), tf.tensor2d(tables.signedSin, [T, Dh])];
-  const bias = causalBias(T, group);
-  // [H+K,1] what each head is multiplied by: the attention scale for queries, 1 for keys.
-  const scales = tf.concat([tf.fill([H, 1], 1 / Math.sqrt(Dh)), tf.ones([K, 1])], 0);
-  let x: tf.Tensor = gatherRows(parameter(model, 'embed'), tf.tensor1d(batch.tokens, 'int32'));
-  for (let i = 0; i < config.num_hidden_layers; i++) {
-    const weight = (name: string): tf.Tensor2D => parameter(model, `${i}.${name}`) as tf.Tensor as tf.Tensor2D;
-    const normed = rmsNorm(x, weight('attnNorm'), epsilon) as tf.Tensor2D;
-    const biased = (product: tf.Tensor, name: string): tf.Tensor => tf.add(product, weight(name));
-    const product = tf.matMul(normed, weight('qkv'));
-    const qkv = tf.reshape(parts.qkvBias ? biased(product, 'qkvBias') : product, [B, T, H + 2 * K, Dh]);
-    const [queriesKeys, values] = tf.split(qkv, [H + K, K], 2) as [tf.Tensor, tf.Tensor];
-    // Queries and keys share one norm, where the family has it, and one rotation; the attention scale rides on the gain.
-    const gain = (name: string, heads: number): tf.Tensor => tf.tile(tf.reshape(weight(name), [1, Dh]), [heads, 1]);
-    const scaled = parts.qkNorm
-      ? rmsNorm(queriesKeys, tf.mul(tf.concat([gain('qNorm', H), gain('kNorm', K)], 0), scales), epsilon)
-      : tf.mul(queriesKeys, scales);
-    const turned = rope(tf.transpose(scaled, [0, 2, 1, 3]), cos, signedSin);
-    const [q, k] = tf.split(turned, [H, K], 1) as [tf.Tensor, tf.Tensor];
-    const v = tf.transpose(values, [0, 2, 1, 3]);
-    // The query heads of one group lie one below the other, so that keys and values need no copies.
-    const mixed = attention(tf.reshape(q, [B * K, group * T, Dh]), tf.reshape(k, [B * K, T, Dh]), tf.reshape(v, [B * K, T, Dh]), bias);
-    const joined = tf.reshape<tf.Rank.R2>(tf.transpose(tf.reshape(mixed, [B, H, T, Dh]), [0, 2, 1, 3]), [B * T, H * Dh]);
-    const output = tf.matMul(joined, weight('o'));
-    x = tf.add(x, parts.outputBias ? biased(output, 'oBias') : output);
-    const normedAgain = rmsNorm(x, weight('mlpNorm'), epsilon) as tf.Tensor2D;
-    x = tf.add(x, tf.matMul(swiglu(tf.matMul(normedAgain, weight('gateUp'))), weight('down')));
-  }
-  return rmsNorm(x, parameter(model, 'norm'), epsilon) as tf.Tensor2D;
+  const weight = (name: string): tf.Tensor => named(weights, `${index}.${name}`);
+  const unit = normalize(x, epsilon) as tf.Tensor2D;
+  const widths = [H * Dh, K * Dh, K * Dh];
+  const matrices = tf.split(withGain(weight('qkv'), weight('attnNorm')), widths, 1) as tf.Tensor2D[];
+  const biases = parts.qkvBias ? (tf.split(weight('qkvBias'), widths, 0) as tf.Tensor1D[]) : [];
+  const [q, k, v] = matrices.map((matrix, i) => {
+    const product = tf.matMul(unit, matrix);
+    return biases[i] === undefined ? product : tf.add<tf.Tensor2D>(product, biases[i]);
+  }) as [tf.Tensor2D, tf.Tensor2D, tf.Tensor2D];
+  // Sequences and groups of heads first, [B,K,group,T,Dh]: the query heads of a group share their keys and values without copies.
+  const byHead = (heads: tf.Tensor2D, count: number): tf.Tensor =>
+    tf.reshape(tf.transpose(tf.reshape(heads, [B, T, count, Dh]), [0, 2, 1, 3]), [B * count, T, Dh]);
+  const normed = (heads: tf.Tensor, gain: string): tf.Tensor => (parts.qkNorm ? rmsNorm(heads, weight(gain), epsilon) : heads);
+  const queries = rope(normed(byHead(q, H), 'qNorm'), rotation.scaledCos, rotation.scaledSignedSin);
+  const keys = rope(normed(byHead(k, K), 'kNorm'), rotation.cos, rotation.signedSin);
+  const mixed = causalAttention(tf.reshape(queries, [B * K, group, T, Dh]), keys, byHead(v, K));
+  const joined = tf.reshape<tf.Rank.R2>(tf.transpose(tf.reshape(mixed, [B, H, T, Dh]), [0, 2, 1, 3]), [B * T, H * Dh]);
+  const output = tf.matMul(joined, weight('o') as tf.Tensor2D);
+  const attended = tf.add<tf.Tensor2D>(x, parts.outputBias ? tf.add(output, weight('oBias')) : output);
+  const unitAgain = normalize(attended, epsilon) as tf.Tensor2D;
+  const [gate, up] = tf.split(withGain(weight('gateUp'), weight('mlpNorm')), 2, 1) as [tf.Tensor2D, tf.Tensor2D];
+  const hidden = gated(tf.matMul(unitAgain, gate), tf.matMul(unitAgain, up));
+  return tf.add(attended, tf.matMul(hidden, weight('down') as tf.Tensor2D));
 }
 
-/** Hidden states [N,D] from which the masked tokens are predicted. */
-function predictors(model: Model, batch: MaskedBatch): tf.Tensor2D {
-  const previous = batch.positions.map((p) => p - 1);
-  return gatherRows(hiddenStates(model, batch), tf.tensor1d(previous, 'int32'));
+/** diag(gain)·matrix: the norm's gain [D] goes into the matrix [D,W] behind it, which is smaller than the activations [B·T,D]. */
+function withGain(matrix: tf.Tensor, gain: tf.Tensor): tf.Tensor2D {
+  return tf.mul(matrix, tf.reshape(gain, [-1, 1]));
 }
 
-function targets(batch: MaskedBatch): tf.Tensor1D {
-  return tf.tensor1d(
-    batch.positions.map((p) => batch.tokens[p] as number),
-    'int32',
-  );
+/** [N,D] hidden states after the last norm from which the targets are predicted. */
+function predictors(config: ModelConfig, weights: Tensors, { tokens, before }: Predictions): tf.Tensor2D {
+  const rows = gatherRows(residualStream(config, weights, tokens), before);
+  return rmsNorm(rows, named(weights, 'norm'), config.rms_norm_eps) as tf.Tensor2D;
 }
 
-/** [N] log-probability of each masked token given its prefix. Differentiable; call within tf.tidy. */
-export function logprobsAtMask(model: Model, batch: MaskedBatch): tf.Tensor1D {
-  return logprobHead(predictors(model, batch), outputMatrix(model), targets(batch));
+/** [N] log-probability of each target given its prefix. */
+export function targetLogprobs(config: ModelConfig, weights: Tensors, predictions: Predictions): tf.Tensor1D {
+  return logprobHead(predictors(config, weights, predictions), outputMatrix(config, weights), predictions.targets);
 }
 
-/** [N,2] log-probability of each masked token, and entropy of the distribution it is drawn from. Differentiable; call within tf.tidy. */
-export function logprobsAndEntropyAtMask(model: Model, batch: MaskedBatch): tf.Tensor2D {
-  return logprobEntropyHead(predictors(model, batch), outputMatrix(model), targets(batch));
+/** [N,2] log-probability of each target, and entropy (nats) of the distribution it is drawn from. */
+export function targetLogprobsAndEntropy(config: ModelConfig, weights: Tensors, predictions: Predictions): tf.Tensor2D {
+  return logprobEntropyHead(predictors(config, weights, predictions), outputMatrix(config, weights), predictions.targets);
 }
 
-/** [N] value at the position that predicts each masked token. Critic only. Differentiable; call within tf.tidy. */
-export function valuesAtMask(model: Model, batch: MaskedBatch): tf.Tensor1D {
-  const head = parameter(model, 'valueHead') as tf.Tensor as tf.Tensor2D;
-  return tf.reshape(tf.matMul(predictors(model, batch), head), [-1]);
+/** [N] value at the position before each target. Critic only. */
+export function targetValues(config: ModelConfig, weights: Tensors, predictions: Predictions): tf.Tensor1D {
+  const head = named(weights, 'valueHead') as tf.Tensor2D;
+  return tf.reshape(tf.matMul(predictors(config, weights, predictions), head), [-1]);
 }
 
-/** [B·T] natural log-probability of each masked token given its prefix, 0 elsewhere. */
-export function tokenLogprobs(model: Model, batch: SequenceBatch): Float32Array {
-  return atMask(model, batch, (checked) => logprobsAtMask(model, checked));
+/** [B·T,V] logits after each token, for comparisons with other implementations. */
+export function allLogits(config: ModelConfig, weights: Tensors, tokens: tf.Tensor2D): tf.Tensor2D {
+  const hidden = rmsNorm(residualStream(config, weights, tokens), named(weights, 'norm'), config.rms_norm_eps) as tf.Tensor2D;
+  return tf.matMul(hidden, outputMatrix(config, weights), false, true);
 }
 
-/** [B·T] entropy (nats) of the distribution each masked token is drawn from, 0 elsewhere. */
-export function tokenEntropy(model: Model, batch: SequenceBatch): Float32Array {
-  return atMask(model, batch, (checked) => tf.slice(logprobsAndEntropyAtMask(model, checked), [0, 1], [-1, 1]));
+/** [V,D] the matrix whose product with a hidden state gives the logits. Policy only. */
+function outputMatrix(config: ModelConfig, weights: Tensors): tf.Tensor2D {
+  return named(weights, config.tie_word_embeddings ? 'embed' : 'head') as tf.Tensor2D;
 }
 
-/** [B·T] value at the position that predicts each masked token, 0 elsewhere. Critic only. */
-export function tokenValues(model: Model, batch: SequenceBatch): Float32Array {
-  return atMask(model, batch, (checked) => valuesAtMask(model, checked));
-}
-
-/** [T·V] logits after each token of one sequence, for comparisons with other implementations. */
-export function sequenceLogits(model: Model, tokens: readonly number[]): Float32Array {
-  const batch = maskedBatch({ rows: 1, length: tokens.length, tokens, mask: tokens.map(() => 0) }, model.config);
-  const output = outputMatrix(model) as tf.Tensor as tf.Tensor2D;
-  const logits = tf.tidy(() => tf.matMul(hiddenStates(model, batch), output, false, true));
-  // Read outside: tidy looks through everything that it returns for tensors, number by number.
-  const values = logits.dataSync<'float32'>();
-  logits.dispose();
-  return values;
-}
-
-function atMask(model: Model, batch: SequenceBatch, compute: (checked: MaskedBatch) => tf.Tensor): Float32Array {
-  const checked = maskedBatch(batch, model.config);
-  const out = new Float32Array(batch.rows * batch.length);
-  if (checked.positions.length === 0) return out;
-  const values = tf.tidy(() => compute(checked).dataSync<'float32'>());
-  checked.positions.forEach((position, i) => (out[position] = values[i] as number));
-  return out;
-}
-
-/** [group·T,T]: 0 where the key is not after the query, −1e9 elsewhere. Right padding needs no mask of its own: it is always after. */
-function causalBias(length: number, group: number): tf.Tensor2D {
-  const bias = new Float32Array(length * length);
-  for (let t = 0; t < length; t++) bias.fill(-1e9, t * length + t + 1, (t + 1) * length);
-  return tf.tile(tf.tensor2d(bias, [length, length]), [group, 1]);
+function named(weights: Tensors, name: string): tf.Tensor {
+  const found = weights[name];
+  if (found === undefined) throw new Error(`parameter ${name}: the model has none of this name (another role or configuration)`);
+  return found;
 }

@@ -3,39 +3,35 @@ import assert from 'node:assert/strict';
 import { it } from 'node:test';
 import { Random } from '../method/seeds.ts';
 import { tinyConfig } from '../tests/fixtures/tiny-config.ts';
-import { adamStep, createOptimizer, disposeOptimizer } from './adam.ts';
-import { lossAndGradients } from './losses.ts';
-import { createModel, disposeModel, type Model } from './model.ts';
-import { tf } from './tensorflow.ts';
+import { binding } from './engine/binding.ts';
+import type { EngineMode } from './engine/mode.ts';
+import { Learner } from './learner.ts';
+import { createModel } from './model-parameters.ts';
 import type { LossSpec, ModelConfig, SequenceBatch } from './types.ts';
 
 const adam = { learningRate: 1e-2, beta1: 0.9, beta2: 0.95, epsilon: 1e-8, weightDecay: 0, maxGradientNorm: 1 };
 
-function train(model: Model, loss: LossSpec, batch: SequenceBatch, steps: number): number[] {
-  const optimizer = createOptimizer(model);
-  const losses = Array.from({ length: steps }, () => {
-    const { sums, gradients } = lossAndGradients(model, loss, batch);
-    adamStep(model, optimizer, gradients, adam);
-    tf.dispose([...gradients.values()]);
+function train(learner: Learner, loss: LossSpec, batch: SequenceBatch, steps: number): number[] {
+  return Array.from({ length: steps }, () => {
+    const sums = learner.forwardBackward(loss, batch);
+    learner.optimStep(adam);
     return sums.loss;
   });
-  disposeOptimizer(optimizer);
-  return losses;
 }
 
 it('fine-tuning learns a sequence by heart, and a critic its returns', () => {
-  const before = tf.memory().numTensors;
+  const before = binding().getNumOfTensors();
   const batch = { rows: 1, length: 8, tokens: [1, 5, 9, 5, 3, 5, 7, 2], mask: [0, 1, 1, 1, 1, 1, 1, 1] };
-  const actor = createModel(tinyConfig, 'actor', 1);
+  const actor = new Learner(createModel(tinyConfig, 'actor', 1));
   const sft = train(actor, { kind: 'sft', denominator: 7 }, batch, 80);
   assert.ok((sft[0] as number) > 2 && (sft.at(-1) as number) < 0.7, `${sft[0]} to ${sft.at(-1)}`);
-  const critic = createModel(tinyConfig, 'critic', 1);
+  const critic = new Learner(createModel(tinyConfig, 'critic', 1));
   const returns = [0, 1, 1, 1, 0, 0, 0, -1];
   const value = train(critic, { kind: 'value', denominator: 7, returns, oldValues: returns.map(() => 0), clip: 0 }, batch, 80);
   assert.ok((value.at(-1) as number) < 0.2 * (value[0] as number), `${value[0]} to ${value.at(-1)}`);
-  disposeModel(actor);
-  disposeModel(critic);
-  assert.equal(tf.memory().numTensors, before);
+  actor.dispose();
+  critic.dispose();
+  assert.equal(binding().getNumOfTensors(), before);
 });
 
 it('the same steps give the same bits', () => {
@@ -65,10 +61,10 @@ it('the same steps give the same bits', () => {
     entropyCoefficient: 0.01,
   };
   const run = (): Map<string, Float32Array> => {
-    const model = createModel(config, 'actor', 4);
-    train(model, loss, { rows: 8, length: 96, tokens, mask }, 4);
-    const values = new Map([...model.params].map(([name, p]) => [name, p.dataSync<'float32'>().slice()]));
-    disposeModel(model);
+    const learner = new Learner(createModel(config, 'actor', 4));
+    train(learner, loss, { rows: 8, length: 96, tokens, mask }, 4);
+    const values = new Map([...learner.model.params].map(([name, p]) => [name, p.read()]));
+    learner.dispose();
     return values;
   };
   const [first, second] = [run(), run()];

@@ -9,7 +9,8 @@ import { join } from 'node:path';
 import { after, describe, it } from 'node:test';
 import fixture from '../tests/fixtures/transformers-logits.json' with { type: 'json' };
 import { loadModel, saveModel } from './checkpoint.ts';
-import { disposeModel, sequenceLogits } from './model.ts';
+import { sequenceLogits } from './evaluation.ts';
+import { disposeModel } from './model-parameters.ts';
 import { writeSafetensors } from './safetensors.ts';
 
 const root = mkdtempSync(join(tmpdir(), 'transformers-'));

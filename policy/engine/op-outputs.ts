@@ -9,7 +9,7 @@ const single: Readonly<Record<string, string>> = {
   out: 'Cumsum',
   output:
     'Const Identity Range BatchMatMul BatchMatMulV2 ConcatV2 Reshape Mean Sum Max Min Prod GatherV2 ArgMax ArgMin Pack StridedSlice Slice Select ' +
-    'SelectV2 Fill Tile OneHot ExpandDims Squeeze Einsum BroadcastTo UnsortedSegmentSum TensorScatterUpdate StopGradient Any All',
+    'SelectV2 Fill Tile OneHot ExpandDims Squeeze Einsum BroadcastTo UnsortedSegmentSum TensorScatterUpdate StopGradient Any All Pad PadV2',
   product: 'MatMul',
   resource: 'VarHandleOp',
   softmax: 'Softmax',
@@ -20,7 +20,7 @@ const single: Readonly<Record<string, string>> = {
     'IsNan InplaceUpdate Softplus',
   z:
     'Mul Add AddV2 Sub RealDiv Div Pow Greater GreaterEqual Less LessEqual Equal NotEqual LogicalAnd LogicalOr Maximum Minimum FloorMod FloorDiv ' +
-    'SquaredDifference',
+    'SquaredDifference MulNoNan',
 };
 /** Operations with several outputs: a list under one name, or a name each. */
 const several: Readonly<Record<string, string | readonly string[]>> = {

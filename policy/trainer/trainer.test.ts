@@ -10,7 +10,7 @@ import { UserError } from '../../environment/errors.ts';
 import type { SampleRequest } from '../../environment/types.ts';
 import { ArtifactStore } from '../../records/artifacts.ts';
 import { readTokenizer, saveModel } from '../checkpoint.ts';
-import { createModel, disposeModel } from '../model.ts';
+import { createModel, disposeModel } from '../model-parameters.ts';
 import type { ModelConfig } from '../types.ts';
 import { HttpSampler, HttpTrainer } from './client.ts';
 import { TrainerLostError } from './errors.ts';

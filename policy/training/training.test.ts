@@ -6,7 +6,7 @@ import { join } from 'node:path';
 import { after, test } from 'node:test';
 import { Random } from '../../method/seeds.ts';
 import { readTokenizer, saveModel } from '../checkpoint.ts';
-import { createModel, disposeModel } from '../model.ts';
+import { createModel, disposeModel } from '../model-parameters.ts';
 import { LocalTrainer } from '../trainer/local.ts';
 import type {
   AdamSettings,

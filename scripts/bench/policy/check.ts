@@ -4,8 +4,8 @@
  * through its cache, beside those of our training forward pass over the finished sequences.
  */
 import { InfrastructureError } from '../../../environment/errors.ts';
-import type { Model } from '../../../policy/model.ts';
-import { tokenLogprobs } from '../../../policy/model.ts';
+import type { Model } from '../../../policy/model-parameters.ts';
+import { tokenLogprobs } from '../../../policy/evaluation.ts';
 import type { Answer, Engine } from './peers.ts';
 import { NAMES } from './peers.ts';
 import { PROMPT_TOKENS } from './workloads.ts';

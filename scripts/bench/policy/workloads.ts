@@ -6,8 +6,7 @@ import { writeFile } from 'node:fs/promises';
 import path from 'node:path';
 import { Random } from '../../../method/seeds.ts';
 import { readTokenizer, saveModel } from '../../../policy/checkpoint.ts';
-import { createModel, disposeModel } from '../../../policy/model.ts';
-import { tf } from '../../../policy/tensorflow.ts';
+import { createModel, disposeModel } from '../../../policy/model-parameters.ts';
 import type { AdamSettings, ModelConfig } from '../../../policy/types.ts';
 import { repoRoot } from '../../../records/paths.ts';
 import { smolLm2Directory } from '../../../tests/smollm2.ts';
@@ -81,8 +80,8 @@ export async function modelDirectory(size: Size, folder: string): Promise<{ read
   // Fresh weights give nearly uniform distributions, in which an error would hardly show; larger ones and uneven norms do not.
   for (const [name, parameter] of model.params) {
     const random = new Random(parameter.size);
-    const values = Float32Array.from(parameter.dataSync<'float32'>(), (value) => (/norm$/i.test(name) ? 0.5 + random.next() : 3 * value));
-    tf.tidy(() => parameter.assign(tf.tensor(values, parameter.shape)));
+    const values = Float32Array.from(parameter.read(), (value) => (/norm$/i.test(name) ? 0.5 + random.next() : 3 * value));
+    parameter.assign(values);
   }
   saveModel(model, directory, { tokenizer: readTokenizer(path.join(repoRoot, 'models/tiny-base')) });
   disposeModel(model);

@@ -1,0 +1,102 @@
+/**
+ * From a batch of sequences to what a step takes. Shapes are rounded up to few sizes, because a function is recorded for each: rows to
+ * 1, 2, 3, 4, 6, 8, 12 …, lengths to multiples of 32 (coarser beyond 512), predicted tokens to sixteenths of the batch. What fills up has
+ * weight 0 and lies behind or below everything that counts, so it changes results by rounding only. No TensorFlow here: workers use it too.
+ */
+import type { HostTensor } from './engine/step-function.ts';
+import type { ModelConfig, SequenceBatch } from './types.ts';
+
+/** Shares of a batch's positions to which the number of predicted tokens is rounded up. */
+const PREDICTED_SHARES = 16;
+const LENGTH_STEP = 32;
+
+/** Padded length of a sequence of `length` tokens. */
+export function bucketLength(length: number): number {
+  const step = Math.max(LENGTH_STEP, 2 ** Math.floor(Math.log2(length)) / 8);
+  return Math.ceil(length / step) * step;
+}
+/** The row counts that occur: powers of 2, and halfway between. */
+const ROW_COUNTS = Array.from({ length: 20 }, (_, i) => 2 ** i).flatMap((power) => (power === 1 ? [1] : [power, 1.5 * power]));
+/** Padded rows of a batch of `rows`. */
+export function bucketRows(rows: number): number {
+  return ROW_COUNTS.find((count) => count >= rows) ?? rows;
+}
+/** How many sequences of `length` a budget of padded tokens holds, without rows that only fill up; at least one. */
+export function rowsWithin(budget: number, length: number): number {
+  return ROW_COUNTS.findLast((count) => count * bucketLength(length) <= budget) ?? 1;
+}
+
+/** A checked batch in bucketed shape. */
+export interface PreparedBatch {
+  /** Flat positions of the predicted tokens in the batch as it was given (row · length + column), ascending. */
+  readonly predicted: Int32Array;
+  readonly inputs: {
+    /** [B,T] int32. */
+    readonly tokens: HostTensor;
+    /** [N] int32: flat position in [B,T] before each predicted token. */
+    readonly before: HostTensor;
+    /** [N] int32. */
+    readonly targets: HostTensor;
+    /** [N] 1 for a predicted token, 0 for what fills up. */
+    readonly counts: HostTensor;
+  };
+  /** The entries of a [B·T] array at the predicted tokens, [N], 0 for what fills up. */
+  pick(values: readonly number[]): HostTensor;
+}
+
+/** Checks shapes, token ids and mask. Throws with the place and value of what is wrong. */
+export function prepareBatch(batch: SequenceBatch, config: ModelConfig): PreparedBatch {
+  const { rows, length } = batch;
+  const predicted = predictedPositions(batch, config);
+  const [B, T] = [bucketRows(rows), bucketLength(length)];
+  const step = Math.ceil((B * T) / PREDICTED_SHARES);
+  const N = Math.ceil(predicted.length / step) * step;
+  const tokens = new Int32Array(B * T);
+  for (let row = 0; row < rows; row++) tokens.set(batch.tokens.slice(row * length, (row + 1) * length), row * T);
+  const before = new Int32Array(N);
+  const targets = new Int32Array(N);
+  predicted.forEach((position, i) => {
+    before[i] = Math.floor(position / length) * T + (position % length) - 1;
+    targets[i] = batch.tokens[position] as number;
+  });
+  return {
+    predicted,
+    inputs: {
+      tokens: { shape: [B, T], data: tokens },
+      before: { shape: [N], data: before },
+      targets: { shape: [N], data: targets },
+      counts: { shape: [N], data: new Float32Array(N).fill(1, 0, predicted.length) },
+    },
+    pick: (values) => {
+      const data = new Float32Array(N);
+      predicted.forEach((position, i) => (data[i] = values[position] as number));
+      return { shape: [N], data };
+    },
+  };
+}
+
+function predictedPositions(batch: SequenceBatch, config: ModelConfig): Int32Array {
+  const { rows, length } = batch;
+  const size = rows * length;
+  if (batch.tokens.length !== size || batch.mask.length !== size) {
+    throw new Error(
+      `batch of ${rows}x${length}: ${batch.tokens.length} tokens and ${batch.mask.length} mask values, expected ${size} of each`,
+    );
+  }
+  if (length > config.max_position_embeddings) {
+    throw new Error(`batch length ${length}: the model has ${config.max_position_embeddings} positions`);
+  }
+  const positions: number[] = [];
+  const place = (i: number): string => `row ${Math.floor(i / length)}, column ${i % length}`;
+  for (let i = 0; i < size; i++) {
+    const token = batch.tokens[i] as number;
+    if (!Number.isInteger(token) || token < 0 || token >= config.vocab_size) {
+      throw new Error(`token ${token} at ${place(i)}: expected 0 to ${config.vocab_size - 1}`);
+    }
+    if (batch.mask[i] === 0) continue;
+    if (batch.mask[i] !== 1) throw new Error(`mask ${batch.mask[i]} at ${place(i)}: expected 0 or 1`);
+    if (i % length === 0) throw new Error(`mask 1 at ${place(i)}: nothing precedes the first token, so it cannot be predicted`);
+    positions.push(i);
+  }
+  return Int32Array.from(positions);
+}

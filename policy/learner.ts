@@ -1,0 +1,134 @@
+/**
+ * A model that learns: its weights with what training adds to them, as steps on variables that stay in the native runtime. Accumulators
+ * cost as much memory as the weights, moments twice as much; both are made when they are first needed.
+ */
+import { UserError } from '../environment/errors.ts';
+import { adamInput, adamStep, clipFactor, createOptimizer, disposeOptimizer, loadOptimizer, momentName, normStep, saveOptimizer } from './adam.ts';
+import type { Optimizer } from './adam.ts';
+import { prepareBatch } from './batch.ts';
+import { engineMode } from './engine/mode.ts';
+import type { EngineMode } from './engine/mode.ts';
+import { StepFunction } from './engine/step-function.ts';
+import type { StepDescription, Variables } from './engine/step-function.ts';
+import { Variable } from './engine/variable.ts';
+import { NumericalError } from './errors.ts';
+import { evaluate, evaluationStep } from './evaluation.ts';
+import type { TokenOutput } from './evaluation.ts';
+import { checkLoss, gradientName, lossInputs, lossStep, namedSums } from './loss-step.ts';
+import { disposeModel } from './model-parameters.ts';
+import type { Model } from './model-parameters.ts';
+import type { AdamSettings, LossSpec, LossSums, SequenceBatch } from './types.ts';
+
+export interface LearnerOptions {
+  readonly mode?: EngineMode;
+  /** What `saveOptimizer` wrote; default: new moments. */
+  readonly optimizerDirectory?: string | undefined;
+}
+
+export class Learner {
+  readonly model: Model;
+  readonly #mode: EngineMode;
+  readonly #names: readonly string[];
+  readonly #steps = new Map<string, StepFunction>();
+  #accumulators: Variables | undefined;
+  /** Whether the accumulators hold gradients that no update has used yet. */
+  #accumulated = false;
+  #optimizer: Optimizer | undefined;
+
+  /** Takes the model over. @throws UserError for an optimizer directory that does not fit */
+  constructor(model: Model, { mode = engineMode(), optimizerDirectory }: LearnerOptions = {}) {
+    this.model = model;
+    this.#mode = mode;
+    this.#names = [...model.params.keys()];
+    if (optimizerDirectory !== undefined) this.#optimizer = loadOptimizer(model, optimizerDirectory);
+  }
+
+  /** [B·T] output for each masked token, 0 elsewhere. */
+  forward(output: TokenOutput, batch: SequenceBatch): Float32Array {
+    const step = this.#step(evaluationStep(this.model.config, output), () => this.#weights());
+    return evaluate(step, batch, this.model.config);
+  }
+
+  /** Adds a micro-batch's gradients to the accumulators. A loss that is not finite is returned and adds nothing. */
+  forwardBackward(loss: LossSpec, batch: SequenceBatch): LossSums {
+    checkLoss(loss, this.model.role, batch.rows * batch.length);
+    const prepared = prepareBatch(batch, this.model.config);
+    const tokens = prepared.predicted.length;
+    this.#accumulators ??= Object.fromEntries([...this.model.params].map(([name, { shape }]) => [gradientName(name), new Variable(shape)]));
+    const accumulators = this.#accumulators;
+    if (tokens === 0) {
+      this.#accumulated = true;
+      return namedSums(loss, 0);
+    }
+    const step = this.#step(lossStep(this.model.config, loss), () => ({ ...this.#weights(), ...accumulators }));
+    const sums = namedSums(loss, tokens, step.runToHost(lossInputs(loss, prepared))[0]);
+    this.#accumulated ||= Number.isFinite(sums.loss);
+    return sums;
+  }
+
+  /** What has been accumulated, by parameter name. */
+  gradients(): Map<string, Float32Array> {
+    const accumulators = this.#accumulators;
+    if (accumulators === undefined) return new Map();
+    return new Map(this.#names.map((name) => [name, accumulators[gradientName(name)]!.read()]));
+  }
+
+  /**
+   * Clips the accumulated gradients by their global norm, updates weights and moments, and clears the accumulators.
+   * @throws UserError without gradients, NumericalError before anything changes when the norm is not finite (the gradients are dropped)
+   */
+  optimStep(adam: AdamSettings): { gradientNorm: number; step: number } {
+    const accumulators = this.#accumulators;
+    if (accumulators === undefined || !this.#accumulated) throw new UserError(`optimStep: no gradients, expected a forwardBackward before it`);
+    this.#accumulated = false;
+    const optimizer = this.optimizer();
+    const step = optimizer.step + 1;
+    const gradientNorm = this.#step(normStep(this.#names), () => accumulators).runToHost({})[0]![0]!;
+    if (!Number.isFinite(gradientNorm)) {
+      for (const accumulator of Object.values(accumulators)) accumulator.zero();
+      throw new NumericalError(`${this.model.role}, optimizer step ${step}: gradient norm is ${gradientNorm}, expected a finite number`);
+    }
+    const moments = (moment: 'first' | 'second'): Variables =>
+      Object.fromEntries([...optimizer[moment]].map(([name, variable]) => [momentName(moment, name), variable]));
+    const update = this.#step(adamStep(this.#names), () => ({
+      ...this.#weights(),
+      ...accumulators,
+      ...moments('first'),
+      ...moments('second'),
+    }));
+    update.runToHost({ settings: adamInput(adam, step, clipFactor(gradientNorm, adam.maxGradientNorm)) });
+    optimizer.step = step;
+    return { gradientNorm, step };
+  }
+
+  optimizer(): Optimizer {
+    return (this.#optimizer ??= createOptimizer(this.model));
+  }
+  /** Writes moments and step count to a new directory. */
+  saveOptimizer(directory: string): void {
+    saveOptimizer(this.optimizer(), directory);
+  }
+
+  /** Frees everything, the model too. */
+  dispose(): void {
+    for (const step of this.#steps.values()) step.dispose();
+    this.#steps.clear();
+    for (const accumulator of Object.values(this.#accumulators ?? {})) accumulator.dispose();
+    this.#accumulators = undefined;
+    if (this.#optimizer !== undefined) disposeOptimizer(this.#optimizer);
+    this.#optimizer = undefined;
+    disposeModel(this.model);
+  }
+
+  #weights(): Variables {
+    return Object.fromEntries(this.model.params);
+  }
+  #step(description: StepDescription, variables: () => Variables): StepFunction {
+    let step = this.#steps.get(description.key);
+    if (step === undefined) {
+      step = new StepFunction(this.#mode, description, [variables()]);
+      this.#steps.set(description.key, step);
+    }
+    return step;
+  }
+}
