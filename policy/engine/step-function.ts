@@ -125,7 +125,7 @@ export class StepFunction {
       variables: Object.keys(variables),
     };
     const shapes = Object.entries(variables).map(([name, { shape }]) => `${name}[${shape.join()}]`);
-    const full = `${this.#description.key}|${key}|${shapes.join('|')}`;
+    const full = `${this.#description.key}|${this.#description.xla === true}|${key}|${shapes.join('|')}`;
     let inner = recorded.get(full);
     if (inner === undefined) {
       tf.tidy(() => {

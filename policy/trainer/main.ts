@@ -15,6 +15,7 @@ import pino from 'pino';
 import { UserError } from '../../environment/errors.ts';
 import { openStore } from '../../records/artifacts.ts';
 import { DEFAULT_SLOTS } from '../sampler.ts';
+import { engineMode, onFallback } from '../engine/mode.ts';
 import { SamplerPool } from '../sampler-pool.ts';
 import { device } from '../tensorflow.ts';
 import { LocalTrainer } from './local.ts';
@@ -59,6 +60,8 @@ async function main(): Promise<void> {
   process.on('disconnect', parentGone);
   if (process.send !== undefined && !process.connected) parentGone();
 
+  onFallback((reason) => logger.warn({ reason }, 'steps run eagerly, several times slower: the results are the same'));
+  const engine = engineMode();
   const store = openStore();
   const gibibytes = integer('TERMINAL_RSI_SAMPLER_GIB', 0, 0, 65536);
   const samplers = new SamplerPool((sha256) => store.directory({ sha256 }), {
@@ -83,7 +86,7 @@ async function main(): Promise<void> {
   process.on('SIGTERM', () => close('SIGTERM'));
   // Ctrl-C reaches the whole process group; the parent decides when its trainer ends.
   process.on('SIGINT', () => (process.connected ? undefined : close('SIGINT')));
-  logger.info({ pid: process.pid, port: server.port, device: device() }, 'trainer ready');
+  logger.info({ pid: process.pid, port: server.port, device: device(), engine }, 'trainer ready');
   process.send?.({ type: 'ready', port: server.port });
 }
 

@@ -11,6 +11,7 @@ import { ArtifactError } from '../../records/artifacts.ts';
 import { NumericalError } from '../errors.ts';
 import { SampleTimeoutError, SamplerBusyError, SessionLostError, SessionPrefixError } from '../sampler-errors.ts';
 import type { SamplerPool } from '../sampler-pool.ts';
+import { engineMode, fallbacks } from '../engine/mode.ts';
 import { device } from '../tensorflow.ts';
 import { tensorflowThreads } from '../tensorflow-environment.ts';
 import { TrainerLostError } from './errors.ts';
@@ -156,6 +157,7 @@ function health(trainer: LocalTrainer, samplers: SamplerPool, started: number): 
     pid: process.pid,
     node: process.version,
     device: device(),
+    engine: { mode: engineMode(), fallbacks: fallbacks() },
     threads: tensorflowThreads,
     samplerSlots: samplers.slots,
     upSeconds: (Date.now() - started) / 1000,
