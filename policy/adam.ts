@@ -6,7 +6,7 @@ import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { UserError } from '../environment/errors.ts';
 import { writeDirectoryAtomically } from './checkpoint-files.ts';
-import type { HostTensor, StepDescription } from './engine/step-function.ts';
+import type { HostTensor, StepDescription, Tensors } from './engine/step-function.ts';
 import { Variable } from './engine/variable.ts';
 import { gradientName } from './loss-step.ts';
 import type { Model } from './model-parameters.ts';
@@ -35,12 +35,17 @@ export function disposeOptimizer(optimizer: Optimizer): void {
   }
 }
 
-/** Output: the Euclidean norm over all accumulated gradients together. Variables: those under `gradientName`. */
-export function normStep(names: readonly string[]): StepDescription {
+/** Output: the Euclidean norm over all accumulated gradients together. Variables: the accumulators of all lanes under `gradientName`. */
+export function normStep(names: readonly string[], lanes: number): StepDescription {
   return {
-    key: `gradient norm of ${names.length}`,
-    build: (_, variables) => ({ outputs: [globalNorm(names.map((name) => variables[gradientName(name)] as tf.Tensor))] }),
+    key: `gradient norm of ${names.length}, ${lanes} lanes`,
+    build: (_, variables) => ({ outputs: [globalNorm(names.map((name) => gradientOf(name, variables, lanes)))] }),
   };
+}
+/** A parameter's gradient over all lanes. */
+function gradientOf(name: string, variables: Tensors, lanes: number): tf.Tensor {
+  const parts = Array.from({ length: lanes }, (_, lane) => variables[gradientName(name, lane)] as tf.Tensor);
+  return parts.length === 1 ? (parts[0] as tf.Tensor) : tf.addN(parts);
 }
 export function globalNorm(gradients: readonly tf.Tensor[]): tf.Tensor {
   return tf.sqrt(tf.addN(gradients.map((gradient) => tf.sum(tf.square(gradient)))));
@@ -60,24 +65,22 @@ export function momentName(moment: 'first' | 'second', parameter: string): strin
  * One update of weights and moments, which also clears the accumulators. Input: `settings` of `adamInput`. Weight decay is decoupled and
  * applies to matrices only, not to norm gains and biases. Variables: weights, accumulators, moments.
  */
-export function adamStep(names: readonly string[]): StepDescription {
+export function adamStep(names: readonly string[], lanes: number): StepDescription {
   return {
-    key: `adam of ${names.length}`,
+    key: `adam of ${names.length}, ${lanes} lanes`,
     build: ({ settings }, variables) => {
       const values = tf.unstack(settings as tf.Tensor);
       const assign: Record<string, tf.Tensor> = {};
       for (const name of names) {
-        const [parameter, gradient, first, second] = [
-          name,
-          gradientName(name),
-          momentName('first', name),
-          momentName('second', name),
-        ].map((variable) => variables[variable] as tf.Tensor) as [tf.Tensor, tf.Tensor, tf.Tensor, tf.Tensor];
+        const [parameter, first, second] = [name, momentName('first', name), momentName('second', name)].map(
+          (variable) => variables[variable] as tf.Tensor,
+        ) as [tf.Tensor, tf.Tensor, tf.Tensor];
+        const gradient = gradientOf(name, variables, lanes);
         const updated = adamUpdate({ parameter, gradient, first, second }, values, parameter.rank >= 2);
         assign[name] = updated.parameter;
         assign[momentName('first', name)] = updated.first;
         assign[momentName('second', name)] = updated.second;
-        assign[gradientName(name)] = tf.zerosLike(gradient);
+        for (let lane = 0; lane < lanes; lane++) assign[gradientName(name, lane)] = tf.zerosLike(parameter);
       }
       return { outputs: [], assign };
     },

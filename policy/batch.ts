@@ -1,7 +1,8 @@
 /**
  * From a batch of sequences to what a step takes. Shapes are rounded up to few sizes, because a function is recorded for each: rows to
  * 1, 2, 3, 4, 6, 8, 12 …, lengths to multiples of 32 (coarser beyond 512), predicted tokens to sixteenths of the batch. What fills up has
- * weight 0 and lies behind or below everything that counts, so it changes results by rounding only. No TensorFlow here: workers use it too.
+ * weight 0 and lies behind or below everything that counts, so it changes results by rounding only. Rows are dealt out to lanes, which
+ * compute side by side (engine/step-function.ts). No TensorFlow here: workers use it too.
  */
 import type { HostTensor } from './engine/step-function.ts';
 import type { ModelConfig, SequenceBatch } from './types.ts';
@@ -26,8 +27,8 @@ export function rowsWithin(budget: number, length: number): number {
   return ROW_COUNTS.findLast((count) => count * bucketLength(length) <= budget) ?? 1;
 }
 
-/** A checked batch in bucketed shape. */
-export interface PreparedBatch {
+/** One lane's rows of a checked batch, in bucketed shape. */
+export interface PreparedLane {
   /** Flat positions of the predicted tokens in the batch as it was given (row · length + column), ascending. */
   readonly predicted: Int32Array;
   readonly inputs: {
@@ -44,35 +45,48 @@ export interface PreparedBatch {
   pick(values: readonly number[]): HostTensor;
 }
 
-/** Checks shapes, token ids and mask. Throws with the place and value of what is wrong. */
-export function prepareBatch(batch: SequenceBatch, config: ModelConfig): PreparedBatch {
+export interface PreparedBatch {
+  /** How many tokens are predicted. */
+  readonly predicted: number;
+  /** Of equal shapes; row r is in lane r mod their number. Fewer than asked where rows are fewer. */
+  readonly lanes: readonly PreparedLane[];
+}
+
+/** Deals the rows out to at most `lanes` lanes. Checks shapes, token ids and mask. Throws with the place and value of what is wrong. */
+export function prepareBatch(batch: SequenceBatch, config: ModelConfig, lanes = 1): PreparedBatch {
   const { rows, length } = batch;
   const predicted = predictedPositions(batch, config);
-  const [B, T] = [bucketRows(rows), bucketLength(length)];
+  const count = Math.max(1, Math.min(lanes, rows));
+  // Neighbours are alike in length: dealt out one by one, each lane gets its share of the tokens that count.
+  const own = Array.from({ length: count }, (_, lane) => predicted.filter((position) => Math.floor(position / length) % count === lane));
+  const [B, T] = [bucketRows(Math.ceil(rows / count)), bucketLength(length)];
   const step = Math.ceil((B * T) / PREDICTED_SHARES);
-  const N = Math.ceil(predicted.length / step) * step;
-  const tokens = new Int32Array(B * T);
-  for (let row = 0; row < rows; row++) tokens.set(batch.tokens.slice(row * length, (row + 1) * length), row * T);
-  const before = new Int32Array(N);
-  const targets = new Int32Array(N);
-  predicted.forEach((position, i) => {
-    before[i] = Math.floor(position / length) * T + (position % length) - 1;
-    targets[i] = batch.tokens[position] as number;
-  });
-  return {
-    predicted,
-    inputs: {
+  const N = Math.ceil(Math.max(1, ...own.map((positions) => positions.length)) / step) * step;
+  const prepared = own.map((positions, lane) => {
+    const tokens = new Int32Array(B * T);
+    for (let row = lane; row < rows; row += count) {
+      tokens.set(batch.tokens.slice(row * length, (row + 1) * length), Math.floor(row / count) * T);
+    }
+    const before = new Int32Array(N);
+    const targets = new Int32Array(N);
+    positions.forEach((position, i) => {
+      before[i] = Math.floor(Math.floor(position / length) / count) * T + (position % length) - 1;
+      targets[i] = batch.tokens[position] as number;
+    });
+    const inputs = {
       tokens: { shape: [B, T], data: tokens },
       before: { shape: [N], data: before },
       targets: { shape: [N], data: targets },
-      counts: { shape: [N], data: new Float32Array(N).fill(1, 0, predicted.length) },
-    },
-    pick: (values) => {
+      counts: { shape: [N], data: new Float32Array(N).fill(1, 0, positions.length) },
+    };
+    const pick = (values: readonly number[]): HostTensor => {
       const data = new Float32Array(N);
-      predicted.forEach((position, i) => (data[i] = values[position] as number));
+      positions.forEach((position, i) => (data[i] = values[position] as number));
       return { shape: [N], data };
-    },
-  };
+    };
+    return { predicted: positions, inputs, pick };
+  });
+  return { predicted: predicted.length, lanes: prepared };
 }
 
 function predictedPositions(batch: SequenceBatch, config: ModelConfig): Int32Array {

@@ -3,12 +3,22 @@
  * cost as much memory as the weights, moments twice as much; both are made when they are first needed.
  */
 import { UserError } from '../environment/errors.ts';
-import { adamInput, adamStep, clipFactor, createOptimizer, disposeOptimizer, loadOptimizer, momentName, normStep, saveOptimizer } from './adam.ts';
+import {
+  adamInput,
+  adamStep,
+  clipFactor,
+  createOptimizer,
+  disposeOptimizer,
+  loadOptimizer,
+  momentName,
+  normStep,
+  saveOptimizer,
+} from './adam.ts';
 import type { Optimizer } from './adam.ts';
 import { prepareBatch } from './batch.ts';
 import { engineMode } from './engine/mode.ts';
 import type { EngineMode } from './engine/mode.ts';
-import { StepFunction } from './engine/step-function.ts';
+import { StepFunction, takeToHost } from './engine/step-function.ts';
 import type { StepDescription, Variables } from './engine/step-function.ts';
 import { Variable } from './engine/variable.ts';
 import { NumericalError } from './errors.ts';
@@ -17,10 +27,13 @@ import type { TokenOutput } from './evaluation.ts';
 import { checkLoss, gradientName, lossInputs, lossStep, namedSums } from './loss-step.ts';
 import { disposeModel } from './model-parameters.ts';
 import type { Model } from './model-parameters.ts';
+import { device } from './tensorflow.ts';
 import type { AdamSettings, LossSpec, LossSums, SequenceBatch } from './types.ts';
 
 export interface LearnerOptions {
   readonly mode?: EngineMode;
+  /** Lanes that compute side by side; default: one for each thread on a CPU, one on a GPU. */
+  readonly lanes?: number;
   /** What `saveOptimizer` wrote; default: new moments. */
   readonly optimizerDirectory?: string | undefined;
 }
@@ -30,47 +43,57 @@ export class Learner {
   readonly #mode: EngineMode;
   readonly #names: readonly string[];
   readonly #steps = new Map<string, StepFunction>();
-  #accumulators: Variables | undefined;
+  readonly #lanes: number;
+  /** By lane, as far as lanes were used. */
+  readonly #accumulators: Variables[] = [];
   /** Whether the accumulators hold gradients that no update has used yet. */
   #accumulated = false;
   #optimizer: Optimizer | undefined;
 
   /** Takes the model over. @throws UserError for an optimizer directory that does not fit */
-  constructor(model: Model, { mode = engineMode(), optimizerDirectory }: LearnerOptions = {}) {
+  constructor(model: Model, { mode = engineMode(), lanes = defaultLanes(), optimizerDirectory }: LearnerOptions = {}) {
     this.model = model;
     this.#mode = mode;
+    this.#lanes = lanes;
     this.#names = [...model.params.keys()];
     if (optimizerDirectory !== undefined) this.#optimizer = loadOptimizer(model, optimizerDirectory);
   }
 
   /** [B·T] output for each masked token, 0 elsewhere. */
   forward(output: TokenOutput, batch: SequenceBatch): Float32Array {
-    const step = this.#step(evaluationStep(this.model.config, output), () => this.#weights());
-    return evaluate(step, batch, this.model.config);
+    const prepared = prepareBatch(batch, this.model.config, this.#lanes);
+    const step = (lanes: number): StepFunction =>
+      this.#step(evaluationStep(this.model.config, output), lanes, () => Array.from({ length: lanes }, () => this.#weights()));
+    return evaluate(step, prepared, batch);
   }
 
   /** Adds a micro-batch's gradients to the accumulators. A loss that is not finite is returned and adds nothing. */
   forwardBackward(loss: LossSpec, batch: SequenceBatch): LossSums {
     checkLoss(loss, this.model.role, batch.rows * batch.length);
-    const prepared = prepareBatch(batch, this.model.config);
-    const tokens = prepared.predicted.length;
-    this.#accumulators ??= Object.fromEntries([...this.model.params].map(([name, { shape }]) => [gradientName(name), new Variable(shape)]));
-    const accumulators = this.#accumulators;
-    if (tokens === 0) {
-      this.#accumulated = true;
-      return namedSums(loss, 0);
+    const { predicted, lanes } = prepareBatch(batch, this.model.config, this.#lanes);
+    while (this.#accumulators.length < lanes.length) {
+      const parameters = [...this.model.params];
+      this.#accumulators.push(Object.fromEntries(parameters.map(([name, { shape }]) => [gradientName(name), new Variable(shape)])));
     }
-    const step = this.#step(lossStep(this.model.config, loss), () => ({ ...this.#weights(), ...accumulators }));
-    const sums = namedSums(loss, tokens, step.runToHost(lossInputs(loss, prepared))[0]);
+    const variables = (): Variables[] => lanes.map((_, lane) => ({ ...this.#weights(), ...this.#accumulators[lane] }));
+    const results =
+      predicted === 0
+        ? []
+        : this.#step(lossStep(this.model.config, loss), lanes.length, variables).run(lanes.map((lane) => lossInputs(loss, lane)));
+    const sums = namedSums(
+      loss,
+      predicted,
+      results.map(([values]) => takeToHost(values!)),
+    );
     this.#accumulated ||= Number.isFinite(sums.loss);
     return sums;
   }
 
   /** What has been accumulated, by parameter name. */
   gradients(): Map<string, Float32Array> {
-    const accumulators = this.#accumulators;
-    if (accumulators === undefined) return new Map();
-    return new Map(this.#names.map((name) => [name, accumulators[gradientName(name)]!.read()]));
+    if (this.#accumulators.length === 0) return new Map();
+    const lanes = (name: string): Float32Array[] => this.#accumulators.map((accumulators) => accumulators[gradientName(name)]!.read());
+    return new Map(this.#names.map((name) => [name, lanes(name).reduce((sum, lane) => sum.map((value, i) => value + lane[i]!))]));
   }
 
   /**
@@ -78,24 +101,24 @@ export class Learner {
    * @throws UserError without gradients, NumericalError before anything changes when the norm is not finite (the gradients are dropped)
    */
   optimStep(adam: AdamSettings): { gradientNorm: number; step: number } {
-    const accumulators = this.#accumulators;
-    if (accumulators === undefined || !this.#accumulated) throw new UserError(`optimStep: no gradients, expected a forwardBackward before it`);
+    if (!this.#accumulated) throw new UserError(`optimStep: no gradients, expected a forwardBackward before it`);
     this.#accumulated = false;
     const optimizer = this.optimizer();
     const step = optimizer.step + 1;
-    const gradientNorm = this.#step(normStep(this.#names), () => accumulators).runToHost({})[0]![0]!;
+    const lanes = this.#accumulators.length;
+    const accumulators = Object.fromEntries(
+      this.#accumulators.flatMap((own, lane) => this.#names.map((name) => [gradientName(name, lane), own[gradientName(name)]!])),
+    );
+    const gradientNorm = this.#step(normStep(this.#names, lanes), 1, () => [accumulators]).runToHost({})[0]![0]!;
     if (!Number.isFinite(gradientNorm)) {
       for (const accumulator of Object.values(accumulators)) accumulator.zero();
       throw new NumericalError(`${this.model.role}, optimizer step ${step}: gradient norm is ${gradientNorm}, expected a finite number`);
     }
     const moments = (moment: 'first' | 'second'): Variables =>
       Object.fromEntries([...optimizer[moment]].map(([name, variable]) => [momentName(moment, name), variable]));
-    const update = this.#step(adamStep(this.#names), () => ({
-      ...this.#weights(),
-      ...accumulators,
-      ...moments('first'),
-      ...moments('second'),
-    }));
+    const update = this.#step(adamStep(this.#names, lanes), 1, () => [
+      { ...this.#weights(), ...accumulators, ...moments('first'), ...moments('second') },
+    ]);
     update.runToHost({ settings: adamInput(adam, step, clipFactor(gradientNorm, adam.maxGradientNorm)) });
     optimizer.step = step;
     return { gradientNorm, step };
@@ -113,8 +136,7 @@ export class Learner {
   dispose(): void {
     for (const step of this.#steps.values()) step.dispose();
     this.#steps.clear();
-    for (const accumulator of Object.values(this.#accumulators ?? {})) accumulator.dispose();
-    this.#accumulators = undefined;
+    for (const lane of this.#accumulators.splice(0)) for (const accumulator of Object.values(lane)) accumulator.dispose();
     if (this.#optimizer !== undefined) disposeOptimizer(this.#optimizer);
     this.#optimizer = undefined;
     disposeModel(this.model);
@@ -123,12 +145,18 @@ export class Learner {
   #weights(): Variables {
     return Object.fromEntries(this.model.params);
   }
-  #step(description: StepDescription, variables: () => Variables): StepFunction {
-    let step = this.#steps.get(description.key);
+  #step(description: StepDescription, lanes: number, variables: () => readonly Variables[]): StepFunction {
+    const key = `${lanes} ${description.key}`;
+    let step = this.#steps.get(key);
     if (step === undefined) {
-      step = new StepFunction(this.#mode, description, [variables()]);
-      this.#steps.set(description.key, step);
+      step = new StepFunction(this.#mode, description, variables());
+      this.#steps.set(key, step);
     }
     return step;
   }
+}
+
+function defaultLanes(): number {
+  const { kind, threads } = device();
+  return kind === 'GPU' ? 1 : threads;
 }

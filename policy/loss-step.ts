@@ -4,18 +4,18 @@
  * depend on how a step is cut into micro-batches. Settings are inputs: one recorded function serves all their values.
  */
 import type { HostTensor, StepDescription, Tensors } from './engine/step-function.ts';
-import type { PreparedBatch } from './batch.ts';
+import type { PreparedLane } from './batch.ts';
 import { klK3, policyLoss, sftLoss, valueLoss } from './losses.ts';
 import { targetLogprobs, targetLogprobsAndEntropy, targetValues } from './model.ts';
 import type { Predictions } from './model.ts';
 import { configKey } from './model-config.ts';
 import { parameterShapes } from './model-parameters.ts';
-import { rawOp, tf } from './tensorflow.ts';
+import { tf } from './tensorflow.ts';
 import type { LossSpec, LossSums, ModelConfig, ModelRole } from './types.ts';
 
-/** Name of a parameter's accumulator among a step's variables. */
-export function gradientName(parameter: string): string {
-  return `gradient ${parameter}`;
+/** Name of a parameter's accumulator among a step's variables. Each lane has its own, so that the order of sums is always the same. */
+export function gradientName(parameter: string, lane = 0): string {
+  return `gradient ${lane} ${parameter}`;
 }
 
 /** What a recorded function depends on besides shapes: terms that a setting of 0 leaves out. */
@@ -34,8 +34,8 @@ function formOf(loss: LossSpec): Form {
   return { kind: 'ppo', dualClip: loss.dualClip !== 0, kl: loss.klCoefficient !== 0, entropy: loss.entropyCoefficient !== 0 };
 }
 
-/** The inputs of `lossStep` for a batch. */
-export function lossInputs(loss: LossSpec, batch: PreparedBatch): Record<string, HostTensor> {
+/** The inputs of `lossStep` for one lane of a batch. */
+export function lossInputs(loss: LossSpec, batch: PreparedLane): Record<string, HostTensor> {
   const settings = (...values: number[]): HostTensor => ({ shape: [values.length], data: Float32Array.from(values) });
   if (loss.kind === 'sft') return { ...batch.inputs, settings: settings(loss.denominator) };
   if (loss.kind === 'value')
@@ -55,15 +55,14 @@ export function lossInputs(loss: LossSpec, batch: PreparedBatch): Record<string,
 }
 
 /**
- * Variables: the weights, and the accumulators under `gradientName`. Output: [loss, sums…] as `namedSums` reads it. A loss that is not
- * finite is returned and adds nothing.
+ * Variables: the weights, and the lane's accumulators under `gradientName`. Output: [loss, sums…] as `namedSums` reads it.
  */
 export function lossStep(config: ModelConfig, loss: LossSpec): StepDescription {
   const names = [...parameterShapes(config, roleOf(loss)).keys()];
   const form = formOf(loss);
   return {
     key: `${form.kind} loss ${JSON.stringify(form)} ${configKey(config)}`,
-    writeOnly: new Set(names.map(gradientName)),
+    writeOnly: new Set(names.map((name) => gradientName(name))),
     build: (inputs, variables) => {
       // A side result of the gradient's scope, which frees everything else.
       let kept: tf.Tensor | undefined;
@@ -77,10 +76,7 @@ export function lossStep(config: ModelConfig, loss: LossSpec): StepDescription {
       const sums = kept as unknown as tf.Tensor;
       const outputs = [tf.concat([tf.reshape(value, [1]), sums])];
       sums.dispose();
-      const finite = tf.cast(tf.isFinite(value), 'float32');
-      const gradient = (i: number): tf.Tensor =>
-        rawOp('MulNoNan', { T: { type: 'float32' } }, [grads[i] as tf.Tensor, finite], 1)[0] as tf.Tensor;
-      return { outputs, add: Object.fromEntries(names.map((name, i) => [gradientName(name), gradient(i)])) };
+      return { outputs, add: Object.fromEntries(names.map((name, i) => [gradientName(name), grads[i] as tf.Tensor])) };
     },
   };
 }
@@ -117,9 +113,9 @@ function computeLoss(
   return { perToken, monitors: [clipped, tf.sub(input('old'), logprobs), klReference, entropy], denominator };
 }
 
-/** `values`: the output of `lossStep`; without predicted tokens, nothing. */
-export function namedSums(loss: LossSpec, tokens: number, values: ArrayLike<number> = [0, 0, 0, 0, 0]): LossSums {
-  const at = (i: number): number => values[i] as number;
+/** `values`: the outputs of `lossStep` of all lanes; without predicted tokens, none. */
+export function namedSums(loss: LossSpec, tokens: number, values: readonly ArrayLike<number>[]): LossSums {
+  const at = (i: number): number => values.reduce((sum, lane) => sum + (lane[i] as number), 0);
   if (loss.kind === 'sft') return { loss: at(0), tokens };
   if (loss.kind === 'value') return { loss: at(0), tokens, clipped: at(1) };
   return { loss: at(0), tokens, clipped: at(1), kl: at(2), klReference: at(3), entropy: at(4) };

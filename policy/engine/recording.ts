@@ -38,8 +38,10 @@ export function recordFunction(description: StepDescription, signature: Signatur
   };
   const dtype = { type: b.TF_FLOAT };
   signature.values.forEach(({ name: value }, i) => recorder.know(idOf(given[value] as tf.Tensor), `a${i}`));
+  const readBy = new Map<string, string>();
   for (const [variable, tensor] of Object.entries(read)) {
     const node = recorder.node('ReadVariableOp', [argument(variable)], { dtype });
+    readBy.set(variable, node);
     recorder.know(idOf(tensor), outputReference(node, 'ReadVariableOp', 0));
   }
   const ret: Record<string, string> = {};
@@ -53,7 +55,9 @@ export function recordFunction(description: StepDescription, signature: Signatur
     });
     const effect = (op: string, variable: string, tensors: readonly tf.Tensor[], attr: Readonly<Record<string, Attr>>): void => {
       const inputs = tensors.map((tensor) => recorder.reference(idOf(tensor), `new value of ${variable}`));
-      const node = recorder.node(op, [argument(variable), ...inputs], attr);
+      // A new value that does not come from the old one, such as zeros, must still not be written before the old one is read.
+      const after = readBy.has(variable) ? [`^${readBy.get(variable)}`] : [];
+      const node = recorder.node(op, [argument(variable), ...inputs, ...after], attr);
       control[node] = node;
     };
     for (const [variable, value] of Object.entries(result.assign ?? {})) effect('AssignVariableOp', variable, [value], { dtype });
