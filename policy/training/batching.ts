@@ -3,6 +3,7 @@
  * denominator, so how it is cut into micro-batches changes speed and memory, never the result beyond rounding.
  */
 import { deriveSeed, Random } from '../../method/seeds.ts';
+import { rowsWithin } from '../batch.ts';
 import type { SequenceBatch, TrainerClient } from '../types.ts';
 
 /** What batching needs of an episode. */
@@ -30,7 +31,7 @@ export function epochSteps(count: number, sequencesPerStep: number, seed: number
   return steps;
 }
 
-/** Groups of similar length whose padded size stays within the budget; the same for the same set of indices. */
+/** Groups of similar length whose padded size, in the shapes that steps are recorded for, stays within the budget; the same for the same set of indices. */
 export function microBatches(sequences: readonly TokenSequence[], indices: readonly number[], budget: number = TOKEN_BUDGET): number[][] {
   const length = (i: number): number => sequences[i]!.tokens.length;
   const sorted = [...indices].sort((a, b) => length(b) - length(a) || a - b);
@@ -38,7 +39,7 @@ export function microBatches(sequences: readonly TokenSequence[], indices: reado
   let group: number[] = [];
   for (const index of sorted) {
     // Sorted longest first: the group's first sequence sets its padded length.
-    if (group.length > 0 && (group.length + 1) * length(group[0]!) > budget) {
+    if (group.length > 0 && group.length === rowsWithin(budget, length(group[0]!))) {
       groups.push(group);
       group = [];
     }
