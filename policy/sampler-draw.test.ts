@@ -29,8 +29,8 @@ function keptBySorting(weights: Float32Array, topK: number, topP: number): numbe
 test('top-k and top-p keep the tokens that sorting the vocabulary keeps, with ties and without, from flat to steep rows', () => {
   const random = new Random(1);
   let cut = 0;
-  for (let round = 0; round < 600; round++) {
-    const size = random.pick([2, 7, 64, 512, 3000]);
+  for (let round = 0; round < 300; round++) {
+    const size = random.pick([2, 7, 64, 512, 1500]);
     const logits = logitsOf(random, size, random.pick([0, 0.1, 1, 8, 60]));
     const steps = random.pick([0, 3, 40]);
     const { weights } = outputOf(steps === 0 ? logits : logits.map((logit) => Math.round(logit * steps) / steps));
@@ -46,7 +46,7 @@ test('top-k and top-p keep the tokens that sorting the vocabulary keeps, with ti
     );
     if (wanted.length < size) cut++;
   }
-  assert.ok(cut > 300);
+  assert.ok(cut > 150);
 });
 
 test('among equal weights the smaller ids are kept, and exactly half of four equal tokens is two', () => {
@@ -58,7 +58,7 @@ test('among equal weights the smaller ids are kept, and exactly half of four equ
 
 test('evenly spread uniforms draw each token as often as its probability says', () => {
   const logits = [2, -1, 0.5, 2, -60, 1];
-  const draws = 20_000;
+  const draws = 2_000;
   const rules: readonly SamplingRule[] = [
     { temperature: 1 },
     { temperature: 0.5 },

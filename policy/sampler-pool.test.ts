@@ -31,6 +31,8 @@ const config: ModelConfig = {
   eos_token_id: 2,
   torch_dtype: 'float32',
 };
+// Compiling would take longer than the tests.
+process.env['TERMINAL_RSI_ENGINE'] = 'eager';
 const slots = 3;
 const root = await mkdtemp(join(tmpdir(), 'sampler-pool-test-'));
 const model = createModel(config, 'actor', 1);

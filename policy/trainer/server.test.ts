@@ -14,6 +14,8 @@ import { HttpSampler } from './client.ts';
 import { LocalTrainer } from './local.ts';
 import { startTrainerServer } from './server.ts';
 
+// Compiling would take longer than the tests.
+process.env['TERMINAL_RSI_ENGINE'] = 'eager';
 const root = await mkdtemp(join(tmpdir(), 'trainer-server-test-'));
 const model = createModel(
   {
