@@ -1,7 +1,6 @@
 /** Per-token outputs of a model without gradients: as a step for a learner, and as single calls, eagerly, for tests and comparisons. */
 import { prepareBatch } from './batch.ts';
 import type { PreparedBatch } from './batch.ts';
-import type { PreparedBatch } from './batch.ts';
 import { StepFunction, takeToHost } from './engine/step-function.ts';
 import type { StepDescription } from './engine/step-function.ts';
 import { allLogits, targetLogprobs, targetLogprobsAndEntropy, targetValues } from './model.ts';

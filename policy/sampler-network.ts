@@ -27,7 +27,7 @@ const LONG_CONTEXT = 2048;
 /** What the sampler needs of a model: its shape and its weights, which it reads where they are. */
 export interface SamplerWeights {
   readonly config: ModelConfig;
-  readonly params: ReadonlyMap<string, Variable | { readonly shape: readonly number[]; dataSync(): ArrayLike<number> }>;
+  readonly params: ReadonlyMap<string, Variable>;
 }
 /** Consecutive tokens of one slot, the first at `position`; at most `prefillTokens`. */
 export interface PrefillChunk {
@@ -80,9 +80,7 @@ export class SamplerNetwork {
     this.length = config.max_position_embeddings;
     this.prefillRows = count * PREFILL_ROWS;
     this.#cache = { slots: Math.ceil(slots / count), block: this.length > LONG_CONTEXT ? LONG_BLOCK : SHORT_BLOCK };
-    this.#parameters = Object.fromEntries(
-      [...weights.params].map(([name, p]) => [name, p instanceof Variable ? p : new Variable(p.shape, Float32Array.from(p.dataSync()))]),
-    );
+    this.#parameters = Object.fromEntries(weights.params);
     const { cos, signedSin } = ropeTables(config, this.length);
     const shape = [this.length, config.head_dim];
     this.#tables = { cos: new Variable(shape, cos), signedSin: new Variable(shape, signedSin) };
