@@ -114,7 +114,7 @@ async function bench(options: Options): Promise<void> {
               options,
               model: found.directory,
               folder,
-              python: String(python),
+              python: typeof python === 'string' ? python : undefined,
             }),
           );
     }
@@ -146,7 +146,7 @@ interface OneInput {
   readonly options: Options;
   readonly model: string;
   readonly folder: string;
-  readonly python: string;
+  readonly python: string | undefined;
 }
 
 async function one({ size, workload, engines, options, model: directory, folder, python }: OneInput): Promise<Result> {

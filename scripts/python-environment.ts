@@ -71,7 +71,10 @@ async function make(folder: string, request: EnvironmentRequest): Promise<Python
 }
 
 /** @returns why it cannot be installed */
-async function install(folder: string, { packages, alone = [], minor, minutes = INSTALL_MINUTES }: EnvironmentRequest): Promise<string | undefined> {
+async function install(
+  folder: string,
+  { packages, alone = [], minor, minutes = INSTALL_MINUTES }: EnvironmentRequest,
+): Promise<string | undefined> {
   const python = join(folder, 'bin/python');
   /** Written last, so that a half-made environment is made again. */
   const complete = join(folder, 'complete');

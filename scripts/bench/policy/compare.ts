@@ -4,8 +4,8 @@
  */
 import { spread } from '../environments.ts';
 import type { Spread } from '../environments.ts';
-import type { Answer, Engine } from './peers.ts';
-import { NAMES, Peer } from './peers.ts';
+import type { Answer, Engine, Peer } from './peers.ts';
+import { NAMES } from './peers.ts';
 import type { Workload } from './workloads.ts';
 
 export interface Row {
@@ -24,9 +24,8 @@ export interface Row {
   readonly others: number;
 }
 
-/** More processor time of others than this, and a round is measured again. */
+/** More processor time of others than this, and a round is measured once more. */
 const DISTURBED = 0.2;
-const ATTEMPTS = 3;
 
 export interface Compared {
   readonly rows: Row[];
@@ -39,10 +38,10 @@ export interface Comparison {
   readonly engines: readonly Engine[];
   readonly rounds: number;
   readonly workload: Workload;
-  start(engine: Engine): Peer;
+  readonly start: (engine: Engine) => Peer;
   /** @returns the largest difference @throws when the engines do not compute the same */
-  check(answers: ReadonlyMap<Engine, Answer>): number;
-  progress(text: string): void;
+  readonly check: (answers: ReadonlyMap<Engine, Answer>) => number;
+  readonly progress: (text: string) => void;
 }
 
 /** @throws InfrastructureError when an engine of ours fails, or the engines do not compute the same */
@@ -89,14 +88,12 @@ export async function compare({ engines, rounds, workload, start, check, progres
   }
 }
 
-/** A round in which other programs took little, or after some attempts the least disturbed one. */
+/** A round, or where other programs took too much of the machine the better of two. */
 async function undisturbed(peer: Peer): ReturnType<Peer['round']> {
-  let best = await peer.round();
-  for (let attempt = 1; attempt < ATTEMPTS && best.others > DISTURBED; attempt++) {
-    const again = await peer.round();
-    if (again.others < best.others) best = again;
-  }
-  return best;
+  const first = await peer.round();
+  if (first.others <= DISTURBED) return first;
+  const second = await peer.round();
+  return second.others < first.others ? second : first;
 }
 
 /** Round by round: time by PyTorch's time for training, rate by PyTorch's rate for sampling. undefined without PyTorch. */

@@ -90,8 +90,8 @@ export class Peer {
   }
 
   async #answer<T>(): Promise<T> {
-    const { value, done } = await this.#lines.next();
-    if (done !== true) return JSON.parse(value) as T;
+    const line = await this.#lines.next();
+    if (line.done !== true) return JSON.parse(line.value) as T;
     await this.#ended;
     throw new InfrastructureError(`${NAMES[this.engine]} ended without an answer: ${reasonIn(this.#errors)}`);
   }
