@@ -11,7 +11,8 @@ import { EMBEDDINGS, extract, OUTPUT_HEAD, place, type Placement, placements, VA
 import { openWeights, writeWeights } from './checkpoint-shards.ts';
 import type { FloatType } from './float-types.ts';
 import { configText, readConfig } from './model-config.ts';
-import { type Model, modelFromValues, parameterShapes } from './model-parameters.ts';
+import { type Model, modelFromValues } from './model-parameters.ts';
+import { parameterShapes } from './parameter-shapes.ts';
 import type { SafetensorsReader, TensorSource } from './safetensors.ts';
 import type { ModelConfig, ModelRole } from './types.ts';
 

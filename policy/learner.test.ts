@@ -87,6 +87,10 @@ for (const loss of Object.values(losses(batch.tokens.length))) {
       const [one, three] = [1, 3].map((lanes) => gradientsOn(loss, batch, { lanes })) as [Map<string, Float32Array>, Map<string, Float32Array>];
       for (const [name, gradient] of one) assert.ok(difference(gradient, three.get(name)!) < 1e-5, name);
     });
+    it('gives the same gradients where activations are computed twice', () => {
+      const [kept, twice] = [false, true].map((recompute) => gradientsOn(loss, batch, { recompute })) as [Map<string, Float32Array>, Map<string, Float32Array>];
+      for (const [name, gradient] of kept) assert.ok(difference(gradient, twice.get(name)!) < 1e-6, name);
+    });
     it('is not touched by padding: neither the columns and rows that fill a batch up, nor more of them', () => {
       const wider = bucketLength(batch.length) + 1;
       const grown = bucketRows(batch.rows) + 1;

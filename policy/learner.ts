@@ -25,6 +25,7 @@ import { NumericalError } from './errors.ts';
 import { evaluate, evaluationStep } from './evaluation.ts';
 import type { TokenOutput } from './evaluation.ts';
 import { checkLoss, gradientName, lossInputs, lossStep, namedSums } from './loss-step.ts';
+import { activationBytes, needsRecomputing } from './memory.ts';
 import { disposeModel } from './model-parameters.ts';
 import type { Model } from './model-parameters.ts';
 import { device } from './tensorflow.ts';
@@ -34,6 +35,8 @@ export interface LearnerOptions {
   readonly mode?: EngineMode;
   /** Lanes that compute side by side; default: one for each thread on a CPU, one on a GPU. */
   readonly lanes?: number;
+  /** Whether the gradient computes activations again; default: where they would take too much memory. */
+  readonly recompute?: boolean | undefined;
   /** What `saveOptimizer` wrote; default: new moments. */
   readonly optimizerDirectory?: string | undefined;
 }
@@ -44,6 +47,7 @@ export class Learner {
   readonly #names: readonly string[];
   readonly #steps = new Map<string, StepFunction>();
   readonly #lanes: number;
+  readonly #recompute: boolean | undefined;
   /** By lane, as far as lanes were used. */
   readonly #accumulators: Variables[] = [];
   /** Whether the accumulators hold gradients that no update has used yet. */
@@ -51,10 +55,11 @@ export class Learner {
   #optimizer: Optimizer | undefined;
 
   /** Takes the model over. @throws UserError for an optimizer directory that does not fit */
-  constructor(model: Model, { mode = engineMode(), lanes = defaultLanes(), optimizerDirectory }: LearnerOptions = {}) {
+  constructor(model: Model, { mode = engineMode(), lanes = defaultLanes(), recompute, optimizerDirectory }: LearnerOptions = {}) {
     this.model = model;
     this.#mode = mode;
     this.#lanes = lanes;
+    this.#recompute = recompute;
     this.#names = [...model.params.keys()];
     if (optimizerDirectory !== undefined) this.#optimizer = loadOptimizer(model, optimizerDirectory);
   }
@@ -76,10 +81,12 @@ export class Learner {
       this.#accumulators.push(Object.fromEntries(parameters.map(([name, { shape }]) => [gradientName(name), new Variable(shape)])));
     }
     const variables = (): Variables[] => lanes.map((_, lane) => ({ ...this.#weights(), ...this.#accumulators[lane] }));
-    const results =
-      predicted === 0
-        ? []
-        : this.#step(lossStep(this.model.config, loss), lanes.length, variables).run(lanes.map((lane) => lossInputs(loss, lane)));
+    const [rows, length] = lanes[0]!.inputs.tokens.shape as [number, number];
+    const activations = activationBytes(this.model.config, { rows: rows * lanes.length, length }, false);
+    const recompute = this.#recompute ?? needsRecomputing(activations);
+    const description = lossStep(this.model.config, loss, recompute ? { recompute } : {});
+    const inputs = lanes.map((lane) => lossInputs(loss, lane));
+    const results = predicted === 0 ? [] : this.#step(description, lanes.length, variables).run(inputs);
     const sums = namedSums(
       loss,
       predicted,

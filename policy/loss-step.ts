@@ -7,9 +7,9 @@ import type { HostTensor, StepDescription, Tensors } from './engine/step-functio
 import type { PreparedLane } from './batch.ts';
 import { klK3, policyLoss, sftLoss, valueLoss } from './losses.ts';
 import { targetLogprobs, targetLogprobsAndEntropy, targetValues } from './model.ts';
-import type { Predictions } from './model.ts';
+import type { Computation, Predictions } from './model.ts';
 import { configKey } from './model-config.ts';
-import { parameterShapes } from './model-parameters.ts';
+import { parameterShapes } from './parameter-shapes.ts';
 import { tf } from './tensorflow.ts';
 import type { LossSpec, LossSums, ModelConfig, ModelRole } from './types.ts';
 
@@ -57,18 +57,18 @@ export function lossInputs(loss: LossSpec, batch: PreparedLane): Record<string, 
 /**
  * Variables: the weights, and the lane's accumulators under `gradientName`. Output: [loss, sums…] as `namedSums` reads it.
  */
-export function lossStep(config: ModelConfig, loss: LossSpec): StepDescription {
+export function lossStep(config: ModelConfig, loss: LossSpec, how: Computation = {}): StepDescription {
   const names = [...parameterShapes(config, roleOf(loss)).keys()];
   const form = formOf(loss);
   return {
-    key: `${form.kind} loss ${JSON.stringify(form)} ${configKey(config)}`,
+    key: `${form.kind} loss ${JSON.stringify({ ...form, ...how })} ${configKey(config)}`,
     writeOnly: new Set(names.map((name) => gradientName(name))),
     build: (inputs, variables) => {
       // A side result of the gradient's scope, which frees everything else.
       let kept: tf.Tensor | undefined;
       const scalarLoss = (...values: tf.Tensor[]): tf.Scalar => {
         const weights = Object.fromEntries(names.map((name, i) => [name, values[i] as tf.Tensor]));
-        const { perToken, monitors, denominator } = computeLoss(config, form, weights, inputs);
+        const { perToken, monitors, denominator } = computeLoss(config, form, how, weights, inputs);
         kept = tf.keep(tf.stack(monitors.map((monitor) => tf.sum(tf.mul(monitor, inputs['counts'] as tf.Tensor)))));
         return tf.div<tf.Scalar>(tf.sum(tf.mul(perToken, inputs['counts'] as tf.Tensor)), denominator);
       };
@@ -85,6 +85,7 @@ export function lossStep(config: ModelConfig, loss: LossSpec): StepDescription {
 function computeLoss(
   config: ModelConfig,
   form: Form,
+  how: Computation,
   weights: Tensors,
   inputs: Tensors,
 ): { perToken: tf.Tensor; monitors: tf.Tensor[]; denominator: tf.Tensor } {
@@ -94,15 +95,15 @@ function computeLoss(
   const setting = (i: number): tf.Tensor => settings[i] as tf.Tensor;
   const denominator = setting(0);
   if (form.kind === 'sft') {
-    const perToken = sftLoss(targetLogprobs(config, weights, predictions));
+    const perToken = sftLoss(targetLogprobs(config, weights, predictions, how));
     return { perToken, monitors: [perToken], denominator };
   }
   if (form.kind === 'value') {
-    const values = targetValues(config, weights, predictions);
+    const values = targetValues(config, weights, predictions, how);
     const { loss: perToken, clipped } = valueLoss(values, input('old'), input('returns'), form.clip ? setting(1) : 0);
     return { perToken, monitors: [clipped], denominator };
   }
-  const both = targetLogprobsAndEntropy(config, weights, predictions);
+  const both = targetLogprobsAndEntropy(config, weights, predictions, how);
   const [logprobs, entropy] = tf.unstack(both, 1) as [tf.Tensor1D, tf.Tensor1D];
   const clip = { clipLow: setting(1), clipHigh: setting(2), dualClip: form.dualClip ? setting(3) : 0 };
   const { loss: policy, clipped } = policyLoss(logprobs, input('old'), input('advantages'), clip);

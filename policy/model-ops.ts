@@ -13,12 +13,44 @@ export function custom(
 ): tf.Tensor {
   return tf.customGrad((...all: unknown[]) => {
     const save = all[all.length - 1] as Save;
-    return forward(save, ...(all.slice(0, -1) as tf.Tensor[]));
+    const { value, gradFunc } = forward(save, ...(all.slice(0, -1) as tf.Tensor[]));
+    // TensorFlow.js would keep what a gradient makes on its way until the whole backward pass is over.
+    return { value, gradFunc: (dy: tf.Tensor, saved: tf.Tensor[]) => tf.tidy(() => gradFunc(dy, saved)) };
   })(...inputs);
 }
 /** A saved tensor; customGrad hands back exactly the list that was saved. */
 export function at(saved: readonly tf.Tensor[], i: number): tf.Tensor {
   return saved[i] as tf.Tensor;
+}
+
+/**
+ * compute(inputs, constants), of whose inner values nothing is kept: the gradient, by the inputs, computes them again. `compute` must use no
+ * other tensor. A graph optimizer would merge the second computation with the first and so keep everything; it cannot where the first
+ * input differs, by a zero that it cannot foresee: min(|dy₀|, 0).
+ */
+export function recomputed(
+  compute: (inputs: readonly tf.Tensor[], constants: readonly tf.Tensor[]) => tf.Tensor,
+  inputs: readonly tf.Tensor[],
+  constants: readonly tf.Tensor[],
+): tf.Tensor {
+  return custom(inputs, (save, ...given) => {
+    save([...given, ...constants]);
+    return {
+      value: compute(given, constants),
+      gradFunc: (dy, saved) => {
+        const zero = tf.minimum(tf.abs(tf.slice(tf.reshape(dy, [-1]), [0], [1])), 0);
+        const again = [tf.add(at(saved, 0), zero), ...saved.slice(1, inputs.length)];
+        // TensorFlow.js has one tape: the outer one, which is being walked, must be there again afterwards.
+        const { state } = tf.engine();
+        const outer = state.activeTape;
+        try {
+          return tf.grads((...values) => compute(values, saved.slice(inputs.length)))(again, dy);
+        } finally {
+          state.activeTape = outer;
+        }
+      },
+    };
+  });
 }
 
 /** Rows `index` of `x` [N,D] → [M,D]; the gradient adds up rows that were taken more than once. `index` is int32. */

@@ -1,16 +1,12 @@
 /**
  * What a model is: its configuration and its parameters. Policy and critic are the same decoder-only transformer in the manner of Llama
  * and Qwen (RMSNorm before each block, rotary positions, grouped-query attention, SwiGLU).
- *
- * Parameters by name: `embed` [V,D]; per layer i `${i}.attnNorm` [D], `${i}.qkv` [D,(H+2K)·Dh] (query heads, then key heads, then value
- * heads), `${i}.o` [H·Dh,D], `${i}.mlpNorm` [D], `${i}.gateUp` [D,2F] (gate, then up), `${i}.down` [F,D]; `norm` [D].
- * Only where the configuration asks for them (`attentionParts`): `${i}.qNorm` [Dh] and `${i}.kNorm` [Dh], `${i}.qkvBias` [(H+2K)·Dh],
- * `${i}.oBias` [D]. A policy whose embeddings are not tied has `head` [V,D], a critic has `valueHead` [D,1]. policy/model.ts computes
- * with them.
+ * parameter-shapes.ts lists the parameters; policy/model.ts computes with them.
  */
 import { deriveSeed, Random } from '../method/seeds.ts';
 import { Variable } from './engine/variable.ts';
-import { attentionParts, checkConfig } from './model-config.ts';
+import { checkConfig } from './model-config.ts';
+import { parameterShapes } from './parameter-shapes.ts';
 import type { ModelConfig, ModelRole } from './types.ts';
 
 export interface Model {
@@ -22,32 +18,6 @@ export interface Model {
 
 /** Standard deviation of fresh weights; Hugging Face's `initializer_range`. */
 const INITIAL_DEVIATION = 0.02;
-
-/** Every parameter's name and shape, in a fixed order. */
-export function parameterShapes(config: ModelConfig, role: ModelRole): Map<string, number[]> {
-  const { vocab_size: V, hidden_size: D, intermediate_size: F, head_dim: Dh } = config;
-  const { num_attention_heads: H, num_key_value_heads: K } = config;
-  const { qkNorm, qkvBias, outputBias } = attentionParts(config);
-  const shapes = new Map<string, number[]>([['embed', [V, D]]]);
-  for (let i = 0; i < config.num_hidden_layers; i++) {
-    shapes.set(`${i}.attnNorm`, [D]);
-    shapes.set(`${i}.qkv`, [D, (H + 2 * K) * Dh]);
-    if (qkvBias) shapes.set(`${i}.qkvBias`, [(H + 2 * K) * Dh]);
-    if (qkNorm) {
-      shapes.set(`${i}.qNorm`, [Dh]);
-      shapes.set(`${i}.kNorm`, [Dh]);
-    }
-    shapes.set(`${i}.o`, [H * Dh, D]);
-    if (outputBias) shapes.set(`${i}.oBias`, [D]);
-    shapes.set(`${i}.mlpNorm`, [D]);
-    shapes.set(`${i}.gateUp`, [D, 2 * F]);
-    shapes.set(`${i}.down`, [F, D]);
-  }
-  shapes.set('norm', [D]);
-  if (role === 'critic') shapes.set('valueHead', [D, 1]);
-  else if (!config.tie_word_embeddings) shapes.set('head', [V, D]);
-  return shapes;
-}
 
 /** A model with fresh weights, the same for the same seed: normal weights, norms at 1, biases and a critic's value head at 0. */
 export function createModel(config: ModelConfig, role: ModelRole, seed: number): Model {

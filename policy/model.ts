@@ -7,7 +7,7 @@
 import { causalAttention } from './attention.ts';
 import type { Tensors } from './engine/step-function.ts';
 import { attentionParts } from './model-config.ts';
-import { gated, gatherRows, logprobEntropyHead, logprobHead, normalize, rmsNorm, rope } from './model-ops.ts';
+import { gated, gatherRows, logprobEntropyHead, logprobHead, normalize, recomputed, rmsNorm, rope } from './model-ops.ts';
 import { ropeTables } from './rope.ts';
 import { tf } from './tensorflow.ts';
 import type { ModelConfig } from './types.ts';
@@ -19,29 +19,31 @@ export interface Predictions {
   readonly targets: tf.Tensor1D;
 }
 
-/** What the query heads and the key heads are multiplied by and turned with; [T,Dh] tables. */
-interface Rotation {
-  readonly cos: tf.Tensor2D;
-  readonly signedSin: tf.Tensor2D;
-  /** The same with the attention's scale, for queries. */
-  readonly scaledCos: tf.Tensor2D;
-  readonly scaledSignedSin: tf.Tensor2D;
+/** Tables [T,Dh] by which heads are turned: cos and signed sin for keys, and the same with the attention's scale for queries. */
+type Rotation = readonly [cos: tf.Tensor, signedSin: tf.Tensor, scaledCos: tf.Tensor, scaledSignedSin: tf.Tensor];
+
+/** How the description is computed; the numbers are the same. */
+export interface Computation {
+  /** Layers keep only their input for the gradient, and compute the rest again: a third more time, a fraction of the memory. */
+  readonly recompute?: boolean;
 }
 
 /** [B·T,D] residual stream after the last layer, before the last norm. `weights` by the names of model-parameters.ts. */
-export function residualStream(config: ModelConfig, weights: Tensors, tokens: tf.Tensor2D): tf.Tensor2D {
+export function residualStream(config: ModelConfig, weights: Tensors, tokens: tf.Tensor2D, { recompute }: Computation = {}): tf.Tensor2D {
   const T = tokens.shape[1];
   const tables = ropeTables(config, T);
   const scale = 1 / Math.sqrt(config.head_dim);
   const table = (values: Float32Array): tf.Tensor2D => tf.tensor2d(values, [T, config.head_dim]);
-  const rotation: Rotation = {
-    cos: table(tables.cos),
-    signedSin: table(tables.signedSin),
-    scaledCos: table(tables.cos.map((value) => value * scale)),
-    scaledSignedSin: table(tables.signedSin.map((value) => value * scale)),
-  };
+  const scaled = (values: Float32Array): tf.Tensor2D => table(values.map((value) => value * scale));
+  const rotation: Rotation = [table(tables.cos), table(tables.signedSin), scaled(tables.cos), scaled(tables.signedSin)];
   let x = gatherRows(named(weights, 'embed'), tf.reshape(tokens, [-1]));
-  for (let i = 0; i < config.num_hidden_layers; i++) x = layer(config, weights, i, x, tokens.shape, rotation);
+  for (let i = 0; i < config.num_hidden_layers; i++) {
+    const names = Object.keys(weights).filter((name) => name.startsWith(`${i}.`));
+    const compute = ([input, ...own]: readonly tf.Tensor[], tables: readonly tf.Tensor[]): tf.Tensor2D =>
+      layer(config, Object.fromEntries(names.map((name, j) => [name, own[j]!])), i, input as tf.Tensor2D, tokens.shape, tables as Rotation);
+    const inputs = [x, ...names.map((name) => named(weights, name))];
+    x = (recompute === true ? recomputed(compute, inputs, rotation) : compute(inputs, rotation)) as tf.Tensor2D;
+  }
   return x;
 }
 
@@ -52,7 +54,7 @@ function layer(
   index: number,
   x: tf.Tensor2D,
   [B, T]: readonly [number, number],
-  rotation: Rotation,
+  [cos, signedSin, scaledCos, scaledSignedSin]: Rotation,
 ): tf.Tensor2D {
   const { num_attention_heads: H, num_key_value_heads: K, head_dim: Dh, rms_norm_eps: epsilon } = config;
   const group = H / K;
@@ -70,8 +72,8 @@ function layer(
   const byHead = (heads: tf.Tensor2D, count: number): tf.Tensor =>
     tf.reshape(tf.transpose(tf.reshape(heads, [B, T, count, Dh]), [0, 2, 1, 3]), [B * count, T, Dh]);
   const normed = (heads: tf.Tensor, gain: string): tf.Tensor => (parts.qkNorm ? rmsNorm(heads, weight(gain), epsilon) : heads);
-  const queries = rope(normed(byHead(q, H), 'qNorm'), rotation.scaledCos, rotation.scaledSignedSin);
-  const keys = rope(normed(byHead(k, K), 'kNorm'), rotation.cos, rotation.signedSin);
+  const queries = rope(normed(byHead(q, H), 'qNorm'), scaledCos, scaledSignedSin);
+  const keys = rope(normed(byHead(k, K), 'kNorm'), cos, signedSin);
   const mixed = causalAttention(tf.reshape(queries, [B * K, group, T, Dh]), keys, byHead(v, K));
   const joined = tf.reshape<tf.Rank.R2>(tf.transpose(tf.reshape(mixed, [B, H, T, Dh]), [0, 2, 1, 3]), [B * T, H * Dh]);
   const output = tf.matMul(joined, weight('o') as tf.Tensor2D);
@@ -88,25 +90,25 @@ function withGain(matrix: tf.Tensor, gain: tf.Tensor): tf.Tensor2D {
 }
 
 /** [N,D] hidden states after the last norm from which the targets are predicted. */
-function predictors(config: ModelConfig, weights: Tensors, { tokens, before }: Predictions): tf.Tensor2D {
-  const rows = gatherRows(residualStream(config, weights, tokens), before);
+function predictors(config: ModelConfig, weights: Tensors, { tokens, before }: Predictions, how?: Computation): tf.Tensor2D {
+  const rows = gatherRows(residualStream(config, weights, tokens, how), before);
   return rmsNorm(rows, named(weights, 'norm'), config.rms_norm_eps) as tf.Tensor2D;
 }
 
 /** [N] log-probability of each target given its prefix. */
-export function targetLogprobs(config: ModelConfig, weights: Tensors, predictions: Predictions): tf.Tensor1D {
-  return logprobHead(predictors(config, weights, predictions), outputMatrix(config, weights), predictions.targets);
+export function targetLogprobs(config: ModelConfig, weights: Tensors, predictions: Predictions, how?: Computation): tf.Tensor1D {
+  return logprobHead(predictors(config, weights, predictions, how), outputMatrix(config, weights), predictions.targets);
 }
 
 /** [N,2] log-probability of each target, and entropy (nats) of the distribution it is drawn from. */
-export function targetLogprobsAndEntropy(config: ModelConfig, weights: Tensors, predictions: Predictions): tf.Tensor2D {
-  return logprobEntropyHead(predictors(config, weights, predictions), outputMatrix(config, weights), predictions.targets);
+export function targetLogprobsAndEntropy(config: ModelConfig, weights: Tensors, predictions: Predictions, how?: Computation): tf.Tensor2D {
+  return logprobEntropyHead(predictors(config, weights, predictions, how), outputMatrix(config, weights), predictions.targets);
 }
 
 /** [N] value at the position before each target. Critic only. */
-export function targetValues(config: ModelConfig, weights: Tensors, predictions: Predictions): tf.Tensor1D {
+export function targetValues(config: ModelConfig, weights: Tensors, predictions: Predictions, how?: Computation): tf.Tensor1D {
   const head = named(weights, 'valueHead') as tf.Tensor2D;
-  return tf.reshape(tf.matMul(predictors(config, weights, predictions), head), [-1]);
+  return tf.reshape(tf.matMul(predictors(config, weights, predictions, how), head), [-1]);
 }
 
 /** [B·T,V] logits after each token, for comparisons with other implementations. */

@@ -1,6 +1,6 @@
 /** Memory that sampling from a policy takes, told from its configuration before anything is loaded. */
 import os from 'node:os';
-import { parameterShapes } from './model-parameters.ts';
+import { parameterShapes } from './parameter-shapes.ts';
 import type { ModelConfig } from './types.ts';
 
 const FLOAT_BYTES = 4;

@@ -23,6 +23,11 @@ export function agentTokenCount(sequence: TokenSequence): number {
   return agentMask(sequence).reduce((sum, one) => sum + one, 0);
 }
 
+/** Tokens of the longest sequence. */
+export function longestOf(sequences: readonly TokenSequence[]): number {
+  return sequences.reduce((longest, { tokens }) => Math.max(longest, tokens.length), 0);
+}
+
 /** Sequence indices of each optimizer step of one epoch: a shuffle that depends on (seed, epoch) alone, cut into equal parts. */
 export function epochSteps(count: number, sequencesPerStep: number, seed: number, epoch: number): number[][] {
   const order = new Random(deriveSeed('epoch-order', seed, epoch)).shuffle(Array.from({ length: count }, (_, i) => i));

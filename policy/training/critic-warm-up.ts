@@ -7,7 +7,7 @@ import { explainedVariance } from '../../method/statistics.ts';
 import { NumericalError } from '../errors.ts';
 import type { TrainingContext, WarmUpInput, WarmUpMetrics } from '../types.ts';
 import { atAgentTokens, batchAdvantages } from './advantages.ts';
-import { agentTokenCount, epochSteps, forwardAll, microBatches, pack, padded } from './batching.ts';
+import { agentTokenCount, epochSteps, forwardAll, longestOf, microBatches, pack, padded } from './batching.ts';
 import { inputHash } from './checkpointing.ts';
 import { runSteps } from './steps.ts';
 import type { LoopOptions } from './steps.ts';
@@ -44,6 +44,7 @@ export async function warmUpCritic(context: TrainingContext, input: WarmUpInput,
       // Only weights are inherited: the optimizer is new in each stage.
       models: [{ role: 'critic', directory: start, optimizer: undefined, output: outputDirectory, optimizerOutput: optimizerDirectory }],
       totalSteps: perEpoch * WARM_UP_EPOCHS,
+      longest: longestOf(episodes),
       begin: async ({ critic }) => ({
         returns: batchAdvantages(episodes, await forward(critic!), input.gamma, input.lambda).returns,
         steps: 0,

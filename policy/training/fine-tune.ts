@@ -5,7 +5,7 @@
 import { UserError } from '../../environment/errors.ts';
 import { NumericalError } from '../errors.ts';
 import type { FineTuneInput, FineTuneMetrics, TrainingContext } from '../types.ts';
-import { agentTokenCount, epochSteps, microBatches, pack } from './batching.ts';
+import { agentTokenCount, epochSteps, longestOf, microBatches, pack } from './batching.ts';
 import { inputHash } from './checkpointing.ts';
 import { runSteps } from './steps.ts';
 import type { LoopOptions } from './steps.ts';
@@ -31,6 +31,7 @@ export async function fineTuneActor(context: TrainingContext, input: FineTuneInp
       inputHash: await inputHash(settings, [actorDirectory]),
       models: [{ role: 'actor', directory: actorDirectory, optimizer: undefined, output: outputDirectory, optimizerOutput: undefined }],
       totalSteps: perEpoch * input.epochs,
+      longest: longestOf(examples),
       begin: async () => ({ steps: 0, tokens: 0, lossSums: [], lossTokens: [] }),
       step: async (index, sums, { actor }) => {
         const epoch = Math.floor(index / perEpoch);

@@ -7,7 +7,7 @@ import { UserError } from '../../environment/errors.ts';
 import { explainedVariance, whiten } from '../../method/statistics.ts';
 import type { LossSums, PpoInput, PpoMetrics, SequenceBatch, TrainingContext } from '../types.ts';
 import { atAgentTokens, batchAdvantages } from './advantages.ts';
-import { agentMask, agentTokenCount, epochSteps, forwardAll, microBatches, pack, padded } from './batching.ts';
+import { agentMask, agentTokenCount, epochSteps, forwardAll, longestOf, microBatches, pack, padded } from './batching.ts';
 import { inputHash } from './checkpointing.ts';
 import { runSteps } from './steps.ts';
 import type { Handles, LoopOptions } from './steps.ts';
@@ -165,6 +165,7 @@ export async function jointPpo(context: TrainingContext, input: PpoInput, option
         },
       ],
       totalSteps: perEpoch * input.epochs,
+      longest: longestOf(episodes),
       begin,
       step,
       stopped: (current) => current.stop !== undefined,

@@ -6,6 +6,9 @@
 import { readFile, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { ModelRole, TrainerClient, TrainingContext } from '../types.ts';
+import { readConfig } from '../model-config.ts';
+import { refuseWhatDoesNotFit } from '../memory.ts';
+import { TOKEN_BUDGET } from './batching.ts';
 import { Checkpoints } from './checkpointing.ts';
 
 /**
@@ -35,6 +38,8 @@ export interface StepLoop<State> {
   readonly inputHash: string;
   readonly models: readonly TrainedModel[];
   readonly totalSteps: number;
+  /** Tokens of the longest sequence: whether it fits into the memory is known before anything is loaded. */
+  readonly longest: number;
   /** What is computed once, before the first step. */
   readonly begin: (handles: Handles) => Promise<State>;
   /** One optimizer step; mutates the state. `stop` ends the loop after (or instead of) this step. */
@@ -49,6 +54,8 @@ export interface StepLoop<State> {
  */
 export async function runSteps<State>(context: TrainingContext, loop: StepLoop<State>, options: LoopOptions = {}): Promise<State> {
   const { trainer, signal } = context;
+  const roles = loop.models.map(({ role, directory }) => ({ role, config: readConfig(directory) }));
+  refuseWhatDoesNotFit(roles, loop.longest, options.tokenBudget ?? TOKEN_BUDGET);
   const checkpoints = await Checkpoints.claim(context.checkpointDirectory, loop.inputHash);
   const resume = await checkpoints.newest();
   const handles: Partial<Record<ModelRole, string>> = {};
