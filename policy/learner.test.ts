@@ -1,6 +1,9 @@
 /** What must hold of training however it is executed: eager or as functions, in one lane or several, padded more or less, in whatever process. */
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
+import { mkdtempSync, readdirSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import { describe, it } from 'node:test';
 import { fileURLToPath } from 'node:url';
 import { Random } from '../method/seeds.ts';
@@ -12,6 +15,7 @@ import { engineMode } from './engine/mode.ts';
 import { Learner } from './learner.ts';
 import type { LearnerOptions } from './learner.ts';
 import { createModel } from './model-parameters.ts';
+import { countParameters } from './parameter-shapes.ts';
 import type { LossSpec, ModelConfig, SequenceBatch } from './types.ts';
 
 const adam = { learningRate: 1e-3, beta1: 0.9, beta2: 0.95, epsilon: 1e-8, weightDecay: 0.1, maxGradientNorm: 1 };
@@ -131,6 +135,31 @@ describe('shapes', () => {
     );
     assert.equal(predicted, batch.mask.filter((one) => one === 1).length);
   });
+});
+
+it('a model that was offloaded between its steps ends with the same bits, and takes no memory meanwhile', () => {
+  const folder = mkdtempSync(join(tmpdir(), 'offload-'));
+  const loss = losses(batch.tokens.length).ppo;
+  const results = [false, true].map((away) => {
+    const one = learner(loss);
+    const full = (): number => 4 * countParameters(config, 'actor') * (1 + 2 + 2);
+    for (let i = 0; i < 3; i++) {
+      one.forwardBackward(loss, batch);
+      if (away) one.offload(join(folder, 'gradients'));
+      assert.equal(one.residentBytes === 0, away);
+      one.optimStep(adam);
+      if (away) one.offload(join(folder, 'all'));
+    }
+    one.resident();
+    assert.equal(one.residentBytes, full());
+    const values = [...one.model.params.values(), ...one.optimizer().first.values(), ...one.optimizer().second.values()];
+    const all = values.map((variable) => variable.read());
+    one.dispose();
+    return all;
+  });
+  assert.deepEqual(results[1], results[0]);
+  assert.deepEqual(readdirSync(folder), []);
+  rmSync(folder, { recursive: true });
 });
 
 it('a thousand steps leave no tensor behind', () => {

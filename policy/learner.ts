@@ -28,6 +28,8 @@ import { checkLoss, gradientName, lossInputs, lossStep, namedSums } from './loss
 import { activationBytes, needsRecomputing } from './memory.ts';
 import { disposeModel } from './model-parameters.ts';
 import type { Model } from './model-parameters.ts';
+import { offload } from './offload.ts';
+import type { Restore } from './offload.ts';
 import { device } from './tensorflow.ts';
 import type { AdamSettings, LossSpec, LossSums, SequenceBatch } from './types.ts';
 
@@ -53,6 +55,7 @@ export class Learner {
   /** Whether the accumulators hold gradients that no update has used yet. */
   #accumulated = false;
   #optimizer: Optimizer | undefined;
+  #restore: Restore | undefined;
 
   /** Takes the model over. @throws UserError for an optimizer directory that does not fit */
   constructor(model: Model, { mode = engineMode(), lanes = defaultLanes(), recompute, optimizerDirectory }: LearnerOptions = {}) {
@@ -66,6 +69,7 @@ export class Learner {
 
   /** [B·T] output for each masked token, 0 elsewhere. */
   forward(output: TokenOutput, batch: SequenceBatch): Float32Array {
+    this.resident();
     const prepared = prepareBatch(batch, this.model.config, this.#lanes);
     const step = (lanes: number): StepFunction =>
       this.#step(evaluationStep(this.model.config, output), lanes, () => Array.from({ length: lanes }, () => this.#weights()));
@@ -75,6 +79,7 @@ export class Learner {
   /** Adds a micro-batch's gradients to the accumulators. A loss that is not finite is returned and adds nothing. */
   forwardBackward(loss: LossSpec, batch: SequenceBatch): LossSums {
     checkLoss(loss, this.model.role, batch.rows * batch.length);
+    this.resident();
     const { predicted, lanes } = prepareBatch(batch, this.model.config, this.#lanes);
     while (this.#accumulators.length < lanes.length) {
       const parameters = [...this.model.params];
@@ -98,6 +103,7 @@ export class Learner {
 
   /** What has been accumulated, by parameter name. */
   gradients(): Map<string, Float32Array> {
+    this.resident();
     if (this.#accumulators.length === 0) return new Map();
     const lanes = (name: string): Float32Array[] => this.#accumulators.map((accumulators) => accumulators[gradientName(name)]!.read());
     return new Map(this.#names.map((name) => [name, lanes(name).reduce((sum, lane) => sum.map((value, i) => value + lane[i]!))]));
@@ -109,6 +115,7 @@ export class Learner {
    */
   optimStep(adam: AdamSettings): { gradientNorm: number; step: number } {
     if (!this.#accumulated) throw new UserError(`optimStep: no gradients, expected a forwardBackward before it`);
+    this.resident();
     this.#accumulated = false;
     const optimizer = this.optimizer();
     const step = optimizer.step + 1;
@@ -132,6 +139,7 @@ export class Learner {
   }
 
   optimizer(): Optimizer {
+    this.resident();
     return (this.#optimizer ??= createOptimizer(this.model));
   }
   /** Writes moments and step count to a new directory. */
@@ -139,8 +147,24 @@ export class Learner {
     saveOptimizer(this.optimizer(), directory);
   }
 
+  /** Bytes of weights, accumulators and moments in memory. */
+  get residentBytes(): number {
+    if (this.#restore !== undefined) return 0;
+    return 4 * this.#variables().reduce((sum, { size }) => sum + size, 0);
+  }
+  /** Moves weights, accumulators and moments to a new file until `resident` or the next use. @throws InfrastructureError when it cannot be written */
+  offload(file: string): void {
+    this.#restore ??= offload(this.#variables(), file);
+  }
+  /** Brings back what was offloaded. Everything here does it by itself; for the model's users. */
+  resident(): void {
+    this.#restore?.();
+    this.#restore = undefined;
+  }
+
   /** Frees everything, the model too. */
   dispose(): void {
+    this.resident();
     for (const step of this.#steps.values()) step.dispose();
     this.#steps.clear();
     for (const lane of this.#accumulators.splice(0)) for (const accumulator of Object.values(lane)) accumulator.dispose();
@@ -149,6 +173,10 @@ export class Learner {
     disposeModel(this.model);
   }
 
+  #variables(): Variable[] {
+    const { first, second } = this.#optimizer ?? { first: new Map<string, Variable>(), second: new Map<string, Variable>() };
+    return [...this.model.params.values(), ...this.#accumulators.flatMap((lane) => Object.values(lane)), ...first.values(), ...second.values()];
+  }
   #weights(): Variables {
     return Object.fromEntries(this.model.params);
   }

@@ -55,6 +55,11 @@ export class Variable {
     const id = binding().createTensor([...this.shape], binding().TF_FLOAT, data);
     this.#write('AssignVariableOp', id);
   }
+  /** Frees the values' memory; the variable has none until the next `assign`. */
+  release(): void {
+    const id = binding().createTensor([0], binding().TF_FLOAT, new Float32Array());
+    this.#write('AssignVariableOp', id);
+  }
   zero(): void {
     this.#fill(0);
   }

@@ -256,6 +256,15 @@ test('an interrupted loop that resumes ends with the same bytes as one that was 
   }
 });
 
+test('models that wait on disk between their turns end with the same bytes', async () => {
+  const [resident, waiting] = [await ppoInput(), await ppoInput()];
+  const metrics = await jointPpo(context(), resident);
+  // Memory for nothing: every call has to bring its model back.
+  assert.deepEqual(await jointPpo(context(folder(), { trainer: new LocalTrainer(0) }), waiting), metrics);
+  for (const name of ['actor', 'critic', 'actorOptimizer', 'criticOptimizer'] as const)
+    assert.equal(await directoryHash(waiting.output[name]), await directoryHash(resident.output[name]), name);
+});
+
 test('a loop that resumed goes on saving after its checkpoint has been removed', async () => {
   const directory = folder();
   const input = fineTuneInput();
