@@ -103,25 +103,20 @@ async function bench(options: Options): Promise<void> {
     if (typeof python !== 'string') skipped.push(`${options.engines.filter(isPython).join(', ')}: ${python.skip}`);
     for (const size of options.sizes) {
       const found = await modelDirectory(size, folder);
-      if ('skip' in found) skipped.push(`${size}: ${found.skip}`);
-      else
-        for (const workload of options.workloads)
-          results.push(
-            await one({
-              size,
-              workload,
-              engines: engines.filter((engine) => measures(engine, workload)),
-              options,
-              model: found.directory,
-              folder,
-              python: typeof python === 'string' ? python : undefined,
-            }),
-          );
+      if ('skip' in found) {
+        skipped.push(`${size}: ${found.skip}`);
+        continue;
+      }
+      const model = { size, model: found.directory, folder, python: typeof python === 'string' ? python : undefined };
+      for (const workload of options.workloads) {
+        const result = await one({ ...model, workload, options, engines: engines.filter((engine) => measures(engine, workload)) });
+        results.push(result);
+        console.log(`\n${tableOf(result)}\n`);
+      }
     }
   } finally {
     await rm(folder, { recursive: true, force: true });
   }
-  for (const result of results) console.log(`\n${tableOf(result)}`);
   for (const reason of [...skipped, ...results.flatMap((result) => result.skipped)]) console.log(`left out: ${reason}`);
   if (options.resultFile === undefined) return;
   const machine = {
