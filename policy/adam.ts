@@ -39,7 +39,7 @@ export function disposeOptimizer(optimizer: Optimizer): void {
 export function normStep(names: readonly string[], lanes: number): StepDescription {
   return {
     key: `gradient norm of ${names.length}, ${lanes} lanes`,
-    build: (_, variables) => ({ outputs: [globalNorm(names.map((name) => gradientOf(name, variables, lanes)))] }),
+    build: (_, variables) => ({ outputs: [globalNorm(names.map((name) => () => gradientOf(name, variables, lanes)))] }),
   };
 }
 /** A parameter's gradient over all lanes. */
@@ -47,8 +47,9 @@ function gradientOf(name: string, variables: Tensors, lanes: number): tf.Tensor 
   const parts = Array.from({ length: lanes }, (_, lane) => variables[gradientName(name, lane)] as tf.Tensor);
   return parts.length === 1 ? (parts[0] as tf.Tensor) : tf.addN(parts);
 }
-export function globalNorm(gradients: readonly tf.Tensor[]): tf.Tensor {
-  return tf.sqrt(tf.addN(gradients.map((gradient) => tf.sum(tf.square(gradient)))));
+/** `gradients` are made one after the other, so that they need not exist at once. */
+export function globalNorm(gradients: readonly (() => tf.Tensor)[]): tf.Tensor {
+  return tf.sqrt(tf.addN(gradients.map((gradient) => tf.tidy(() => tf.sum(tf.square(gradient()))))));
 }
 
 /** torch.nn.utils.clip_grad_norm_: the factor that brings `norm` down to `maximum`, 1 where it is not above. */
@@ -75,8 +76,10 @@ export function adamStep(names: readonly string[], lanes: number): StepDescripti
         const [parameter, first, second] = [name, momentName('first', name), momentName('second', name)].map(
           (variable) => variables[variable] as tf.Tensor,
         ) as [tf.Tensor, tf.Tensor, tf.Tensor];
-        const gradient = gradientOf(name, variables, lanes);
-        const updated = adamUpdate({ parameter, gradient, first, second }, values, parameter.rank >= 2);
+        // Freed parameter by parameter: together the intermediate values would take several times the memory of the model.
+        const updated = tf.tidy(() => ({
+          ...adamUpdate({ parameter, gradient: gradientOf(name, variables, lanes), first, second }, values, parameter.rank >= 2),
+        }));
         assign[name] = updated.parameter;
         assign[momentName('first', name)] = updated.first;
         assign[momentName('second', name)] = updated.second;

@@ -81,18 +81,29 @@ for (const loss of Object.values(losses(batch.tokens.length))) {
       'gives the same losses and weights to 1e-5 after ten steps, eagerly and as functions',
       { skip: !graph && 'functions cannot be registered' },
       () => {
-        const [eager, recorded] = (['eager', 'graph'] as const).map((mode) => train(loss, { mode })) as [ReturnType<typeof train>, ReturnType<typeof train>];
-        eager.losses.forEach((value, i) => assert.ok(Math.abs(value - recorded.losses[i]!) < 1e-5, `step ${i}: ${value}, ${recorded.losses[i]}`));
+        const [eager, recorded] = (['eager', 'graph'] as const).map((mode) => train(loss, { mode })) as [
+          ReturnType<typeof train>,
+          ReturnType<typeof train>,
+        ];
+        eager.losses.forEach((value, i) =>
+          assert.ok(Math.abs(value - recorded.losses[i]!) < 1e-5, `step ${i}: ${value}, ${recorded.losses[i]}`),
+        );
         assert.ok(eager.losses[9]! < eager.losses[0]!);
         assert.ok(difference(eager.weights, recorded.weights) < 1e-5);
       },
     );
     it('gives the same gradients in one lane and in three', () => {
-      const [one, three] = [1, 3].map((lanes) => gradientsOn(loss, batch, { lanes })) as [Map<string, Float32Array>, Map<string, Float32Array>];
+      const [one, three] = [1, 3].map((lanes) => gradientsOn(loss, batch, { lanes })) as [
+        Map<string, Float32Array>,
+        Map<string, Float32Array>,
+      ];
       for (const [name, gradient] of one) assert.ok(difference(gradient, three.get(name)!) < 1e-5, name);
     });
     it('gives the same gradients where activations are computed twice', () => {
-      const [kept, twice] = [false, true].map((recompute) => gradientsOn(loss, batch, { recompute })) as [Map<string, Float32Array>, Map<string, Float32Array>];
+      const [kept, twice] = [false, true].map((recompute) => gradientsOn(loss, batch, { recompute })) as [
+        Map<string, Float32Array>,
+        Map<string, Float32Array>,
+      ];
       for (const [name, gradient] of kept) assert.ok(difference(gradient, twice.get(name)!) < 1e-6, name);
     });
     it('is not touched by padding: neither the columns and rows that fill a batch up, nor more of them', () => {

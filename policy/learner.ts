@@ -175,7 +175,12 @@ export class Learner {
 
   #variables(): Variable[] {
     const { first, second } = this.#optimizer ?? { first: new Map<string, Variable>(), second: new Map<string, Variable>() };
-    return [...this.model.params.values(), ...this.#accumulators.flatMap((lane) => Object.values(lane)), ...first.values(), ...second.values()];
+    return [
+      ...this.model.params.values(),
+      ...this.#accumulators.flatMap((lane) => Object.values(lane)),
+      ...first.values(),
+      ...second.values(),
+    ];
   }
   #weights(): Variables {
     return Object.fromEntries(this.model.params);

@@ -10,7 +10,14 @@ import type { ModelConfig } from './types.ts';
 
 /** Prediction and measurement may differ by this factor. */
 const FACTOR = 1.6;
-const config: ModelConfig = { ...tinyConfig, hidden_size: 128, intermediate_size: 384, head_dim: 32, num_hidden_layers: 6, max_position_embeddings: 1024 };
+const config: ModelConfig = {
+  ...tinyConfig,
+  hidden_size: 128,
+  intermediate_size: 384,
+  head_dim: 32,
+  num_hidden_layers: 6,
+  max_position_embeddings: 1024,
+};
 const shape = { rows: 4, length: 512 };
 
 describe('predicted memory', () => {
@@ -39,5 +46,6 @@ describe('predicted memory', () => {
     assert.deepEqual([needsRecomputing(whole, 2 * whole), needsRecomputing(whole, 10 * whole)], [true, false]);
     assert.equal(predictMemory([{ role: 'actor', config }], shape, 2, 2 * whole).recompute, true);
   });
-  it('counts every parameter', () => assert.equal(countParameters(tinyConfig, 'critic') - countParameters(tinyConfig, 'actor'), tinyConfig.hidden_size));
+  it('counts every parameter', () =>
+    assert.equal(countParameters(tinyConfig, 'critic') - countParameters(tinyConfig, 'actor'), tinyConfig.hidden_size));
 });

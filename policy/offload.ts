@@ -15,7 +15,7 @@ export function offload(variables: readonly Variable[], file: string): Restore {
     withFile(file, 'wx', (descriptor) => {
       for (const variable of variables) {
         const bytes = bytesOf(variable.read());
-        for (let done = 0; done < bytes.length; ) done += writeSync(descriptor, bytes, done);
+        for (let done = 0; done < bytes.length;) done += writeSync(descriptor, bytes, done);
       }
     });
   } catch (error) {
@@ -28,7 +28,7 @@ export function offload(variables: readonly Variable[], file: string): Restore {
       for (const variable of variables) {
         const values = new Float32Array(variable.size);
         const bytes = bytesOf(values);
-        for (let done = 0; done < bytes.length; ) {
+        for (let done = 0; done < bytes.length;) {
           const read = readSync(descriptor, bytes, done, bytes.length - done, null);
           if (read === 0) throw new InfrastructureError(`${file}: it ends early, expected the values of an offloaded model`);
           done += read;
