@@ -1,6 +1,6 @@
 /**
- * From a batch of sequences to what a step takes. Shapes are rounded up to few sizes, because a function is recorded for each: rows to
- * 1, 2, 3, 4, 6, 8, 12 …, lengths to multiples of 32 (coarser beyond 512), predicted tokens to sixteenths of the batch. What fills up has
+ * From a batch of sequences to what a step takes. Shapes are rounded up to few sizes, because recording a function for one costs as much as
+ * a few steps: rows to powers of 2, lengths to multiples of 64 (coarser beyond 1,024), predicted tokens to eighths of the batch. What fills up has
  * weight 0 and lies behind or below everything that counts, so it changes results by rounding only. Rows are dealt out to lanes, which
  * compute side by side (engine/step-function.ts). No TensorFlow here: workers use it too.
  */
@@ -8,23 +8,23 @@ import type { HostTensor } from './engine/step-function.ts';
 import type { ModelConfig, SequenceBatch } from './types.ts';
 
 /** Shares of a batch's positions to which the number of predicted tokens is rounded up. */
-const PREDICTED_SHARES = 16;
-const LENGTH_STEP = 32;
+const PREDICTED_SHARES = 8;
+const SHORTEST = 32;
+const LENGTH_STEP = 64;
 
 /** Padded length of a sequence of `length` tokens. */
 export function bucketLength(length: number): number {
+  if (length <= SHORTEST) return SHORTEST;
   const step = Math.max(LENGTH_STEP, 2 ** Math.floor(Math.log2(length)) / 8);
   return Math.ceil(length / step) * step;
 }
-/** The row counts that occur: powers of 2, and halfway between. */
-const ROW_COUNTS = Array.from({ length: 20 }, (_, i) => 2 ** i).flatMap((power) => (power === 1 ? [1] : [power, 1.5 * power]));
 /** Padded rows of a batch of `rows`. */
 export function bucketRows(rows: number): number {
-  return ROW_COUNTS.find((count) => count >= rows) ?? rows;
+  return 2 ** Math.ceil(Math.log2(rows));
 }
 /** How many sequences of `length` a budget of padded tokens holds, without rows that only fill up; at least one. */
 export function rowsWithin(budget: number, length: number): number {
-  return ROW_COUNTS.findLast((count) => count * bucketLength(length) <= budget) ?? 1;
+  return 2 ** Math.max(0, Math.floor(Math.log2(budget / bucketLength(length))));
 }
 
 /** One lane's rows of a checked batch, in bucketed shape. */
