@@ -23,8 +23,18 @@ export interface RolloutDependencies {
   policy(directory: string): Promise<PolicyText>;
 }
 export interface Numerics {
+  /** CPU or GPU. */
   readonly device: string;
-  /** Of TensorFlow, within one operation. */
+  /** The processor's or GPU's model. */
+  readonly deviceName?: string | undefined;
+  /** Of a GPU. */
+  readonly driver?: string | undefined;
+  readonly tensorFloat32?: boolean | undefined;
+  readonly tensorflow?: string | undefined;
+  /** graph or eager, and why some steps ran eagerly although graphs were asked for. */
+  readonly engine?: string | undefined;
+  readonly fallbacks?: readonly string[] | undefined;
+  /** Lanes side by side, on a CPU. */
   readonly threads: number;
   readonly samplerSlots: number;
   readonly node: string;

@@ -4,10 +4,14 @@
  *
  * TensorFlow operations are synchronous: import this in the trainer process and in scripts, never in a Temporal worker.
  */
-import { tensorflowThreads } from './tensorflow-environment.ts';
+import os from 'node:os';
+import { tensorFloat32, tensorflowThreads } from './tensorflow-environment.ts';
 import * as tf from '@tensorflow/tfjs-node-gpu';
 import type { NodeJSKernelBackend } from '@tensorflow/tfjs-node-gpu/dist/nodejs_kernel_backend.js';
 import type { TFEOpAttr } from '@tensorflow/tfjs-node-gpu/dist/tfjs_binding.js';
+import { UserError } from '../environment/errors.ts';
+import { lookAround, visibleNvidiaGpu, whyNoGpu } from './gpu.ts';
+import { tensorflowLibrary } from './tensorflow-library.ts';
 
 if (tf.getBackend() !== 'tensorflow') {
   throw new Error(`TensorFlow backend: found "${tf.getBackend()}", expected "tensorflow" (the native addon of @tensorflow/tfjs-node-gpu)`);
@@ -47,13 +51,42 @@ export function rawOp(
   return nativeBackend().executeMultipleOutputs(name, native, [...inputs], numOutputs);
 }
 
+const library = tensorflowLibrary();
+const onGpu = nativeBackend().isUsingGpuDevice;
+// Never silently the CPU: neither where a GPU was asked for, nor where setup found one that has gone since.
+const asked = process.env['TERMINAL_RSI_TENSORFLOW'];
+if (!onGpu && (asked === 'gpu' || (library?.variant === 'gpu' && process.env['CUDA_VISIBLE_DEVICES'] !== '-1'))) {
+  throw new UserError(
+    `TensorFlow sees no GPU: ${whyNoGpu(lookAround(library))}. To compute on the CPU instead: export TERMINAL_RSI_TENSORFLOW=cpu`,
+  );
+}
+// A Python process would allow it by default: it is fast, and it changes the third digit of a product.
+(nativeBackend().binding as unknown as { setTensorFloat32?(on: boolean): void }).setTensorFloat32?.(tensorFloat32);
+
 /** What computes: recorded with every training result, because bits depend on it. */
-export function device(): { readonly kind: 'CPU' | 'GPU'; readonly tensorflow: string; readonly threads: number } {
-  return {
-    kind: nativeBackend().isUsingGpuDevice ? 'GPU' : 'CPU',
-    tensorflow: nativeBackend().binding.TF_Version,
-    threads: tensorflowThreads,
-  };
+export interface Device {
+  readonly kind: 'CPU' | 'GPU';
+  /** The GPU's or the processor's model. */
+  readonly name: string;
+  readonly tensorflow: string;
+  readonly threads: number;
+  /** Only on a GPU. */
+  readonly tensorFloat32?: boolean;
+  readonly driver?: string;
+}
+const chosen: Device = describeDevice();
+
+/** Chosen once, when TensorFlow loads. */
+export function device(): Device {
+  return chosen;
+}
+
+function describeDevice(): Device {
+  const { binding } = nativeBackend();
+  const common = { tensorflow: binding.TF_Version, threads: tensorflowThreads };
+  if (!onGpu) return { kind: 'CPU', name: os.cpus()[0]?.model ?? process.arch, ...common };
+  const gpu = visibleNvidiaGpu();
+  return { kind: 'GPU', name: gpu?.name ?? 'unknown', ...common, tensorFloat32, ...(gpu && { driver: gpu.driver }) };
 }
 
 export { tf };

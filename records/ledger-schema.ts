@@ -103,7 +103,20 @@ const stage = z.object({
     activities: z.record(z.string(), activityTotals),
     workers: z.array(z.string()),
     /** Of the trainer: what decides the bits of its results beside its inputs. */
-    numerics: z.object({ device: z.string(), threads: whole, samplerSlots: whole, node: z.string() }).optional(),
+    numerics: z
+      .object({
+        device: z.string(),
+        deviceName: z.string().optional(),
+        driver: z.string().optional(),
+        tensorFloat32: z.boolean().optional(),
+        tensorflow: z.string().optional(),
+        engine: z.string().optional(),
+        fallbacks: z.array(z.string()).readonly().optional(),
+        threads: whole,
+        samplerSlots: whole,
+        node: z.string(),
+      })
+      .optional(),
     histories: z.array(history),
     /** Set where the stage was not run here. */
     reusedFrom: reference.optional(),

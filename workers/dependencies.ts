@@ -12,6 +12,7 @@ import { openDataset } from '../environment/tasks/datasets.ts';
 import { TaskCache } from '../environment/tasks/task.ts';
 import type { SandboxKind, SandboxProvider } from '../environment/types.ts';
 import { loadCodec } from '../policy/codec.ts';
+import type { Device } from '../policy/tensorflow.ts';
 import { HttpSampler, HttpTrainer } from '../policy/trainer/client.ts';
 import { openStore } from '../records/artifacts.ts';
 import { dataDirectory } from '../records/paths.ts';
@@ -87,6 +88,12 @@ export function rolloutDependencies(
   };
 }
 
+/** What of the trainer's GET /health is recorded. */
+interface Health extends Pick<Numerics, 'threads' | 'samplerSlots' | 'node'> {
+  readonly device: Device;
+  readonly engine: { readonly mode: string; readonly fallbacks: readonly string[] };
+}
+
 async function numerics(): Promise<Numerics> {
   const token = process.env['TERMINAL_RSI_TRAINER_TOKEN'];
   try {
@@ -94,8 +101,20 @@ async function numerics(): Promise<Numerics> {
       ...(token === undefined ? {} : { headers: { authorization: `Bearer ${token}` } }),
       signal: AbortSignal.timeout(20_000),
     });
-    const health = (await response.json()) as Omit<Numerics, 'device'> & { readonly device: { readonly kind: string } };
-    return { device: health.device.kind, threads: health.threads, samplerSlots: health.samplerSlots, node: health.node };
+    const health = (await response.json()) as Health;
+    const { kind, name, driver, tensorFloat32, tensorflow } = health.device;
+    return {
+      device: kind,
+      deviceName: name,
+      ...(driver !== undefined && { driver }),
+      ...(tensorFloat32 !== undefined && { tensorFloat32 }),
+      tensorflow,
+      engine: health.engine.mode,
+      ...(health.engine.fallbacks.length > 0 && { fallbacks: health.engine.fallbacks }),
+      threads: health.threads,
+      samplerSlots: health.samplerSlots,
+      node: health.node,
+    };
   } catch (cause) {
     throw new InfrastructureError(`the trainer at ${trainerUrl()} does not tell its settings`, { cause });
   }

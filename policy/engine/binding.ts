@@ -1,6 +1,6 @@
 /**
  * The native addon by raw tensor id. tfjs-node keeps it as a public field of its backend that its type declarations do not fully mention;
- * `addFunction` and `removeFunction` are ours (native/function-addon.cc) and absent from an addon that setup did not compile.
+ * the optional methods are ours (native/function-addon.cc) and absent from an addon that setup did not compile.
  */
 import { nativeBackend, tf } from '../tensorflow.ts';
 
@@ -35,6 +35,8 @@ export interface Binding {
   getNumOfTensors(): number;
   addFunction?(bytes: Uint8Array): void;
   removeFunction?(name: string): void;
+  collectGraphs?(on: boolean): void;
+  takeGraphs?(): Uint8Array;
 }
 
 /** What of tfjs-node's backend is needed beyond its declared type. */

@@ -17,7 +17,7 @@ message Attr {
     FunctionName func = 10;
   }
 }
-message Node { string name = 1; string op = 2; repeated string input = 3; map<string, Attr> attr = 5; }
+message Node { string name = 1; string op = 2; repeated string input = 3; string device = 4; map<string, Attr> attr = 5; }
 message Argument { string name = 1; int32 type = 3; }
 message Signature {
   string name = 1; repeated Argument input_arg = 2; repeated Argument output_arg = 3; bool is_stateful = 17; repeated string control_output = 20;
@@ -46,6 +46,8 @@ export interface Node {
   readonly name: string;
   readonly op: string;
   readonly input: readonly string[];
+  /** Where the operation must run; without it TensorFlow chooses. */
+  readonly device?: string;
   readonly attr: Readonly<Record<string, Attr>>;
 }
 export interface Argument {

@@ -21,6 +21,7 @@ import { device } from '../tensorflow.ts';
 import { LocalTrainer } from './local.ts';
 import { startTrainerServer } from './server.ts';
 import type { RunningServer, TrainerServerOptions } from './server.ts';
+import { warmUp } from './warm-up.ts';
 
 /** A trainer whose worker was killed ends with its current TensorFlow operation, and holds the port until then. */
 const PORT_PATIENCE_MS = 30_000;
@@ -62,6 +63,7 @@ async function main(): Promise<void> {
 
   onFallback((reason) => logger.warn({ reason }, 'steps run eagerly, several times slower: the results are the same'));
   const engine = engineMode();
+  if (device().kind === 'GPU') warmUp();
   const store = openStore();
   const gibibytes = integer('TERMINAL_RSI_SAMPLER_GIB', 0, 0, 65536);
   const samplers = new SamplerPool((sha256) => store.directory({ sha256 }), {

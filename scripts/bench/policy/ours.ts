@@ -84,10 +84,11 @@ const spec = JSON.parse(readFileSync(process.argv[2] as string, 'utf8')) as Spec
 const started = performance.now();
 const { answer, round } = spec.workload === 'training' ? await training(spec) : await sampling(spec);
 const [fallback] = fallbacks();
+const { kind, name, tensorflow, threads } = device();
 reply({
   ...answer,
   prepareSeconds: (performance.now() - started) / 1000,
-  versions: { node: process.versions.node, ...device() },
+  versions: { node: process.versions.node, kind, name, tensorflow, threads },
   ...(fallback !== undefined && { variant: `eager: ${fallback}` }),
 });
 for await (const _ of createInterface({ input: process.stdin })) reply(await round());
