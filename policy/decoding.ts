@@ -1,5 +1,5 @@
 /**
- * The policy's forward pass with a key-value cache, for sampling: the same layers as model.ts, with new tokens that look back at cached
+ * The policy's forward pass with a key-value cache, for sampling: the layers of model.ts (layer.ts is common to both), with new tokens that look back at cached
  * keys and values. One description serves decode (one token for every slot of a lane) and prefill (a chunk of tokens for a few).
  *
  * The cache is cut into blocks of positions, each with its own variables, and the attention is a sum over blocks: a call reads the first
@@ -8,8 +8,8 @@
  *
  * The new tokens' keys and values are outputs; `appendStep` writes them behind the call, so that the compiled part only reads the cache.
  */
-import { attentionParts } from './model-config.ts';
-import { gatherRows, rmsNorm, rope, swiglu, takeRows } from './model-ops.ts';
+import { behindAttention, normedHeads, projections } from './layer.ts';
+import { gatherRows, rmsNorm, rope, takeRows } from './model-ops.ts';
 import type { StepDescription, Tensors } from './engine/step-function.ts';
 import { tf } from './tensorflow.ts';
 import type { ModelConfig } from './types.ts';
@@ -77,7 +77,7 @@ export function decodingStep(config: ModelConfig, cache: CacheShape, form: Decod
           mask: masks[n] as tf.Tensor,
         }));
         const mixed = attend(config, rows, tokens, query, key, value, byBlock, own);
-        x = finishLayer(config, variables, i, x, mixed);
+        x = behindAttention(config, (name) => variables[`${i}.${name}`]!, x, mixed);
       }
       const stacked = tf.stack(made.map((one) => tf.reshape(one, [rows * tokens * config.num_key_value_heads, config.head_dim])));
       if (!logits) return { outputs: [stacked] };
@@ -119,16 +119,13 @@ function project(
   x: tf.Tensor2D,
   { cos, signedSin }: Rotation,
 ): { query: tf.Tensor; key: tf.Tensor; value: tf.Tensor } {
-  const { num_attention_heads: H, num_key_value_heads: K, head_dim: Dh, rms_norm_eps: epsilon } = config;
-  const parts = attentionParts(config);
+  const { num_attention_heads: H, num_key_value_heads: K, head_dim: Dh } = config;
   const weight = (name: string): tf.Tensor => variables[`${layer}.${name}`]!;
-  const normed = rmsNorm(x, weight('attnNorm'), epsilon) as tf.Tensor2D;
-  const product: tf.Tensor = tf.matMul(normed, weight('qkv') as tf.Tensor2D);
-  const qkv = tf.reshape(parts.qkvBias ? tf.add(product, weight('qkvBias')) : product, [x.shape[0], H + 2 * K, Dh]);
-  const [q, k, value] = tf.split(qkv, [H, K, K], 1) as [tf.Tensor, tf.Tensor, tf.Tensor];
-  const normal = (heads: tf.Tensor, name: string): tf.Tensor => (parts.qkNorm ? rmsNorm(heads, weight(name), epsilon) : heads);
-  const query = rope(tf.mul(normal(q, 'qNorm'), 1 / Math.sqrt(Dh)), cos, signedSin);
-  return { query, key: rope(normal(k, 'kNorm'), cos, signedSin), value };
+  const [q, k, v] = projections(config, weight, x);
+  const byHead = (heads: tf.Tensor2D, count: number): tf.Tensor => tf.reshape(heads, [x.shape[0], count, Dh]);
+  const query = tf.mul(normedHeads(config, weight, byHead(q, H), 'qNorm'), 1 / Math.sqrt(Dh));
+  const key = normedHeads(config, weight, byHead(k, K), 'kNorm');
+  return { query: rope(query, cos, signedSin), key: rope(key, cos, signedSin), value: byHead(v, K) };
 }
 
 interface Block {
@@ -176,15 +173,6 @@ function attend(
   const mixed = tf.div(sum, total);
   if (tokens === 1) return tf.reshape(mixed, [rows, H * Dh]);
   return tf.reshape(tf.transpose(tf.reshape(mixed, [rows, K, tokens, G, Dh]), [0, 2, 1, 3, 4]), [rows * tokens, H * Dh]);
-}
-
-/** The layer behind its attention. */
-function finishLayer(config: ModelConfig, variables: Tensors, layer: number, x: tf.Tensor2D, mixed: tf.Tensor2D): tf.Tensor2D {
-  const weight = (name: string): tf.Tensor2D => variables[`${layer}.${name}`] as tf.Tensor2D;
-  const output: tf.Tensor = tf.matMul(mixed, weight('o'));
-  const joined = tf.add(x, attentionParts(config).outputBias ? tf.add(output, weight('oBias')) : output);
-  const normed = rmsNorm(joined, weight('mlpNorm'), config.rms_norm_eps) as tf.Tensor2D;
-  return tf.add(joined, tf.matMul(swiglu(tf.matMul(normed, weight('gateUp'))), weight('down')));
 }
 
 /** Per block [rows,1,1,block]: 0 where the cached position lies before the row's first new token, −1e9 elsewhere. */

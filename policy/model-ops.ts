@@ -67,7 +67,12 @@ export function gatherRows(x: tf.Tensor, index: tf.Tensor1D): tf.Tensor2D {
 
 /** Without tf.gather, which reads the indices back to the host to check them: a recorded function cannot, and a GPU would wait. */
 export function takeRows(table: tf.Tensor, index: tf.Tensor, axis = 0): tf.Tensor {
-  const attributes = { Tparams: { type: 'float32' }, Tindices: { type: 'int32' }, Taxis: { type: 'int32' }, batch_dims: { int: 0 } } as const;
+  const attributes = {
+    Tparams: { type: 'float32' },
+    Tindices: { type: 'int32' },
+    Taxis: { type: 'int32' },
+    batch_dims: { int: 0 },
+  } as const;
   return rawOp('GatherV2', attributes, [table, index, tf.scalar(axis, 'int32')], 1)[0] as tf.Tensor;
 }
 

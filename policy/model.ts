@@ -6,8 +6,8 @@
  */
 import { causalAttention } from './attention.ts';
 import type { Tensors } from './engine/step-function.ts';
-import { attentionParts } from './model-config.ts';
-import { gated, gatherRows, logprobEntropyHead, logprobHead, normalize, recomputed, rmsNorm, rope } from './model-ops.ts';
+import { behindAttention, normedHeads, projections } from './layer.ts';
+import { gatherRows, logprobEntropyHead, logprobHead, recomputed, rmsNorm, rope } from './model-ops.ts';
 import { ropeTables } from './rope.ts';
 import { tf } from './tensorflow.ts';
 import type { ModelConfig } from './types.ts';
@@ -56,37 +56,18 @@ function layer(
   [B, T]: readonly [number, number],
   [cos, signedSin, scaledCos, scaledSignedSin]: Rotation,
 ): tf.Tensor2D {
-  const { num_attention_heads: H, num_key_value_heads: K, head_dim: Dh, rms_norm_eps: epsilon } = config;
+  const { num_attention_heads: H, num_key_value_heads: K, head_dim: Dh } = config;
   const group = H / K;
-  const parts = attentionParts(config);
   const weight = (name: string): tf.Tensor => named(weights, `${index}.${name}`);
-  const unit = normalize(x, epsilon) as tf.Tensor2D;
-  const widths = [H * Dh, K * Dh, K * Dh];
-  const matrices = tf.split(withGain(weight('qkv'), weight('attnNorm')), widths, 1) as tf.Tensor2D[];
-  const biases = parts.qkvBias ? (tf.split(weight('qkvBias'), widths, 0) as tf.Tensor1D[]) : [];
-  const [q, k, v] = matrices.map((matrix, i) => {
-    const product = tf.matMul(unit, matrix);
-    return biases[i] === undefined ? product : tf.add<tf.Tensor2D>(product, biases[i]);
-  }) as [tf.Tensor2D, tf.Tensor2D, tf.Tensor2D];
+  const [q, k, v] = projections(config, weight, x);
   // Sequences and groups of heads first, [B,K,group,T,Dh]: the query heads of a group share their keys and values without copies.
   const byHead = (heads: tf.Tensor2D, count: number): tf.Tensor =>
     tf.reshape(tf.transpose(tf.reshape(heads, [B, T, count, Dh]), [0, 2, 1, 3]), [B * count, T, Dh]);
-  const normed = (heads: tf.Tensor, gain: string): tf.Tensor => (parts.qkNorm ? rmsNorm(heads, weight(gain), epsilon) : heads);
-  const queries = rope(normed(byHead(q, H), 'qNorm'), scaledCos, scaledSignedSin);
-  const keys = rope(normed(byHead(k, K), 'kNorm'), cos, signedSin);
+  const queries = rope(normedHeads(config, weight, byHead(q, H), 'qNorm'), scaledCos, scaledSignedSin);
+  const keys = rope(normedHeads(config, weight, byHead(k, K), 'kNorm'), cos, signedSin);
   const mixed = causalAttention(tf.reshape(queries, [B * K, group, T, Dh]), keys, byHead(v, K));
   const joined = tf.reshape<tf.Rank.R2>(tf.transpose(tf.reshape(mixed, [B, H, T, Dh]), [0, 2, 1, 3]), [B * T, H * Dh]);
-  const output = tf.matMul(joined, weight('o') as tf.Tensor2D);
-  const attended = tf.add<tf.Tensor2D>(x, parts.outputBias ? tf.add(output, weight('oBias')) : output);
-  const unitAgain = normalize(attended, epsilon) as tf.Tensor2D;
-  const [gate, up] = tf.split(withGain(weight('gateUp'), weight('mlpNorm')), 2, 1) as [tf.Tensor2D, tf.Tensor2D];
-  const hidden = gated(tf.matMul(unitAgain, gate), tf.matMul(unitAgain, up));
-  return tf.add(attended, tf.matMul(hidden, weight('down') as tf.Tensor2D));
-}
-
-/** diag(gain)·matrix: the norm's gain [D] goes into the matrix [D,W] behind it, which is smaller than the activations [B·T,D]. */
-function withGain(matrix: tf.Tensor, gain: tf.Tensor): tf.Tensor2D {
-  return tf.mul(matrix, tf.reshape(gain, [-1, 1]));
+  return behindAttention(config, weight, x, joined);
 }
 
 /** [N,D] hidden states after the last norm from which the targets are predicted. */

@@ -248,9 +248,9 @@ export class SamplerNetwork {
   #blocks(rows: readonly { readonly position: number }[]): number {
     const needed = Math.ceil(rows.reduce((most, { position }) => Math.max(most, position), 0) / this.#cache.block);
     const most = Math.ceil(this.length / this.#cache.block);
-    let rung = 1;
-    // 1, 2, 4, 6, 8, 12, 16, 24, 32 …
-    while (rung < needed) rung = Number.isInteger(Math.log2(rung)) && rung > 2 ? rung * 1.5 : 2 ** Math.floor(Math.log2(rung) + 1);
+    // 1, 2, 3, 4, 6, 8, 12, 16, 24 …
+    const power = 2 ** Math.floor(Math.log2(Math.max(1, needed)));
+    const rung = [power, 1.5 * power, 2 * power].find((blocks) => blocks >= needed && Number.isInteger(blocks))!;
     return Math.min(rung, most);
   }
 
