@@ -4,32 +4,31 @@
  *
  * Exit codes: 0 everything passed on a GPU; 1 something failed; 2 everything passed, but on the CPU.
  */
-import { spawn } from 'node:child_process';
-import { once } from 'node:events';
 import { mkdir, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
 import os from 'node:os';
 import path from 'node:path';
 import { parseArgs } from 'node:util';
-import { InfrastructureError, UserError } from '../environment/errors.ts';
-import { adviceFor, lookAround, visibleNvidiaGpu, whyNoGpu } from '../policy/gpu.ts';
+import { UserError } from '../environment/errors.ts';
+import { lookAround, visibleNvidiaGpu, whyNoGpu } from '../policy/gpu.ts';
 import type { Gpu } from '../policy/gpu.ts';
 import { cudaVersion, tensorflowLibrary } from '../policy/tensorflow-library.ts';
-import { SIZES } from './bench/policy/workloads.ts';
 import type { Size } from './bench/policy/workloads.ts';
 import { errorText } from './error-text.ts';
 import { compareDevices, repeats } from './gpu-check/compare.ts';
 import type { Comparison, Computed } from './gpu-check/compare.ts';
 import { misplaced } from './gpu-check/placement.ts';
+import { ON_CPU, runProgram } from './gpu-check/program.ts';
 import { ratesOf } from './gpu-check/rates.ts';
 import type { Rates } from './gpu-check/rates.ts';
 
+const SIZES: readonly Size[] = ['d128', 'd256', 'smollm2'];
 const HELP = `npm run gpu-check [-- options]
 
   --sizes LIST         whose rates are measured, of ${SIZES.join(', ')}, or none (default: all)
   --result-file FILE   write the same as JSON (docs/gpu.md)
 `;
 const RESULT_SCHEMA = 1;
-const ON_CPU = 2;
+const PASSED_ON_CPU = 2;
 
 interface Options {
   readonly sizes: readonly Size[];
@@ -52,23 +51,10 @@ function parseOptions(args: readonly string[]): Options | undefined {
   return { sizes: sizes as Size[], resultFile: values['result-file'] };
 }
 
-/** Runs compute.ts on the device that `env` leaves it. @throws InfrastructureError with its reason, and advice where we have some */
-async function compute(file: string, env: Readonly<Record<string, string>>): Promise<Computed> {
-  const program = path.join(import.meta.dirname, 'gpu-check/compute.ts');
-  const child = spawn(process.execPath, ['--import', 'tsx', program, file], {
-    env: { ...process.env, ...env },
-    stdio: ['ignore', 'inherit', 'pipe'],
-  });
-  let errors = '';
-  child.stderr.on('data', (data: Buffer) => {
-    errors = (errors + data.toString()).slice(-20_000);
-    if (process.env['TF_CPP_MIN_LOG_LEVEL'] === '0') process.stderr.write(data);
-  });
-  const [code, signal] = (await once(child, 'close')) as [number | null, string | null];
-  if (code === 0) return JSON.parse(await readFile(file, 'utf8')) as Computed;
-  const reason = errors.split('\n').findLast((line) => /^\w*Error\b/.test(line)) ?? errors.trim().split('\n').at(-1) ?? '';
-  const advice = adviceFor(errors);
-  throw new InfrastructureError(`the check ended with ${code ?? signal}: ${reason}${advice === undefined ? '' : `\n→ ${advice}`}`);
+/** What compute.ts finds on the device that `env` leaves it. */
+async function compute(file: string, env: Readonly<Record<string, string>> = {}): Promise<Computed> {
+  await runProgram('compute.ts', [file], env);
+  return JSON.parse(await readFile(file, 'utf8')) as Computed;
 }
 
 function printDevice({ device }: Computed, gpu: Gpu | undefined): void {
@@ -121,10 +107,10 @@ async function check({ sizes, resultFile }: Options): Promise<number> {
   const folder = await mkdtemp(path.join(os.tmpdir(), 'terminal-rsi-gpu-check-'));
   try {
     const gpu = visibleNvidiaGpu();
-    const ours = await compute(path.join(folder, 'ours.json'), {});
+    const ours = await compute(path.join(folder, 'ours.json'));
     printDevice(ours, gpu);
     printPlacement(ours);
-    const cpu = await compute(path.join(folder, 'cpu.json'), { CUDA_VISIBLE_DEVICES: '-1', TERMINAL_RSI_TENSORFLOW: 'cpu' });
+    const cpu = await compute(path.join(folder, 'cpu.json'), ON_CPU);
     const comparisons = compareDevices(ours, cpu);
     printComparisons(comparisons);
     const onGpu = ours.device.kind === 'GPU';
@@ -149,7 +135,7 @@ async function check({ sizes, resultFile }: Options): Promise<number> {
       await mkdir(path.dirname(path.resolve(resultFile)), { recursive: true });
       await writeFile(resultFile, `${JSON.stringify(result, null, 2)}\n`);
     }
-    return problems.length > 0 ? 1 : onGpu ? 0 : ON_CPU;
+    return problems.length > 0 ? 1 : onGpu ? 0 : PASSED_ON_CPU;
   } finally {
     await rm(folder, { recursive: true, force: true });
   }

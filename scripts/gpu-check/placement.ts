@@ -39,6 +39,8 @@ export function placementOf<T>(work: () => T): { readonly result: T; readonly op
 const WORK = [
   'MatMul',
   'BatchMatMulV2',
+  '_MklMatMul',
+  '_MklBatchMatMulV2',
   'SparseSoftmaxCrossEntropyWithLogits',
   'StatefulPartitionedCall',
   'VarHandleOp',
