@@ -38,6 +38,8 @@ export interface AuditedStage {
   readonly key: string;
   readonly seconds: number;
   readonly code: string;
+  /** What decided the trainer's bits beside its inputs; absent in records of runs without a trainer. */
+  readonly numerics: StageRecord['observed']['numerics'];
   readonly consumed: readonly NamedArtifact[];
   readonly produced: readonly NamedArtifact[];
   readonly counts: StageRecord['content']['counts'];
@@ -170,6 +172,7 @@ function auditedStage(record: StageRecord, sizes: ReadonlyMap<string, { readonly
       key: content.stageKey,
       seconds: observed.seconds,
       code: content.code,
+      numerics: observed.numerics,
     },
     consumed: [
       ...named('policy', 'policy', inputs.policy),

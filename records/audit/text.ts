@@ -140,8 +140,18 @@ function stageText(stage: AuditedStage): string {
     `  episodes  ${training.episodes} in training (${training.passed} passed, ${training.failed} failed, ${training.noVerdict} without verdict), ${evaluation.episodes} in evaluation (${evaluation.noVerdict} without verdict)`,
     ...(stage.kind === 'rsr' ? [`  runbooks  ${kept} kept; dropped: ${rules.join(', ') || 'none'}`] : []),
     `  cost      ${seconds(stage.seconds)} s, GPU activities ${seconds(cost.gpuSeconds)} s, others ${seconds(cost.cpuActivitySeconds)} s, ${cost.tokens} tokens; code ${stage.code}`,
+    ...(stage.numerics ? [`  computed  ${numericsText(stage.numerics)}`] : []),
   ];
   return lines.join('\n');
+}
+
+/** What a repetition must have in common to give the same bits. Older records tell less. */
+function numericsText(numerics: NonNullable<AuditedStage['numerics']>): string {
+  const { device, deviceName, driver, tensorFloat32, tensorflow, engine, fallbacks = [], threads, samplerSlots, node } = numerics;
+  const versions = [tensorflow && `TensorFlow ${tensorflow}`, driver && `driver ${driver}`, `Node ${node}`].filter(Boolean).join(', ');
+  const mode = engine === undefined ? '' : `, as ${engine}${fallbacks.length > 0 ? ` (${fallbacks.length} fall backs to eager)` : ''}`;
+  const rounding = tensorFloat32 === true ? ', TensorFloat-32' : '';
+  return `${device} ${deviceName ?? ''}`.trimEnd() + `${mode}${rounding}; ${threads} threads, ${samplerSlots} sampler slots; ${versions}`;
 }
 
 function artifactList(artifacts: readonly NamedArtifact[]): string {
