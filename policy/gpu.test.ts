@@ -1,12 +1,11 @@
 import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';
-import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { chmodSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { test } from 'node:test';
-import { adviceFor, parseGpu, whyNoGpu } from './gpu.ts';
+import { adviceFor, gpuMemory, parseGpu, visibleGpu, whyNoGpu } from './gpu.ts';
 import type { Sighting } from './gpu.ts';
-import { visibleGpu } from './tensorflow-environment.ts';
 import { cudaVersion, tensorflowLibrary } from './tensorflow-library.ts';
 
 const h200 = { name: 'NVIDIA H200', memoryMiB: 143771, usedMiB: 4, driver: '570.86.15', computeCapability: '9.0' };
@@ -33,11 +32,30 @@ test("nvidia-smi's answer is read field by field, and no answer is no GPU", () =
 });
 
 test('one GPU is visible: the first that may be used, and none where the CPU is asked for', () => {
-  assert.equal(visibleGpu(undefined, undefined), '0');
   assert.equal(visibleGpu('gpu', '2,3'), '2');
   assert.equal(visibleGpu(undefined, 'GPU-8f3c, GPU-11aa'), 'GPU-8f3c');
   assert.equal(visibleGpu(undefined, ''), '-1');
   assert.equal(visibleGpu('cpu', '0'), '-1');
+});
+
+test("memory is the GPU's where one computes, as nvidia-smi tells it, and else nothing is said", (t) => {
+  const folder = mkdtempSync(join(tmpdir(), 'nvidia-smi-'));
+  const saved = { ...process.env };
+  t.after(() => {
+    process.env = saved;
+    rmSync(folder, { recursive: true, force: true });
+  });
+  const program = join(folder, 'nvidia-smi');
+  writeFileSync(program, '#!/bin/sh\n[ "$3 $4" = "-i 3" ] && echo "NVIDIA H200, 143771, 4, 570.86.15, 9.0"\n');
+  chmodSync(program, 0o755);
+  process.env['PATH'] = `${folder}:${saved['PATH']}`;
+  process.env['CUDA_VISIBLE_DEVICES'] = '3,4';
+  delete process.env['TERMINAL_RSI_TENSORFLOW'];
+  const library = { variant: 'gpu', folder, cuda } as const;
+  assert.equal(gpuMemory(library), 143771 * 2 ** 20);
+  assert.equal(gpuMemory({ ...library, variant: 'cpu' }), undefined);
+  process.env['TERMINAL_RSI_TENSORFLOW'] = 'cpu';
+  assert.equal(gpuMemory(library), undefined);
 });
 
 test('errors of TensorFlow on a GPU are explained', () => {

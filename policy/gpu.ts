@@ -3,7 +3,7 @@
  */
 import { spawnSync } from 'node:child_process';
 import { existsSync } from 'node:fs';
-import { cudaVersion } from './tensorflow-library.ts';
+import { cudaVersion, tensorflowLibrary } from './tensorflow-library.ts';
 import type { TensorFlowLibrary } from './tensorflow-library.ts';
 
 export interface Gpu {
@@ -23,16 +23,41 @@ export interface Gpu {
  */
 const OLDEST_DRIVER: Readonly<Record<number, string>> = { 12: '525.60.13', 13: '580' };
 
-/** The GPU that a process with this CUDA_VISIBLE_DEVICES uses, from nvidia-smi; undefined where it shows none. */
-export function visibleNvidiaGpu(visible = process.env['CUDA_VISIBLE_DEVICES']): Gpu | undefined {
+/** The GPU that a process uses which sees this one alone, from nvidia-smi; undefined where it shows none. */
+export function visibleNvidiaGpu(visible = visibleGpu()): Gpu | undefined {
+  if (visible === '-1') return undefined;
   const fields = 'name,memory.total,memory.used,driver_version,compute_cap';
-  const only = visible === undefined || visible === '' || visible === '-1' ? [] : ['-i', visible];
-  const done = spawnSync('nvidia-smi', [`--query-gpu=${fields}`, '--format=csv,noheader,nounits', ...only], {
+  const done = spawnSync('nvidia-smi', [`--query-gpu=${fields}`, '--format=csv,noheader,nounits', '-i', visible], {
     encoding: 'utf8',
     timeout: 20_000,
   });
   return done.status === 0 ? parseGpu(done.stdout) : undefined;
 }
+
+/**
+ * The one GPU that a process sees, as CUDA_VISIBLE_DEVICES: the first of those it may use, none ("-1") where the CPU is asked for. With several,
+ * tfjs-node would put tensors on the last and TensorFlow operations on the first.
+ */
+export function visibleGpu(
+  asked = process.env['TERMINAL_RSI_TENSORFLOW'],
+  visible: string | undefined = process.env['CUDA_VISIBLE_DEVICES'],
+): string {
+  if (asked === 'cpu') return '-1';
+  return (visible ?? '0').split(',')[0]!.trim() || '-1';
+}
+
+/** Bytes of the GPU that the trainer computes on; undefined where it is the CPU. Asked again only for another GPU: nvidia-smi takes its time. */
+export function gpuMemory(library: TensorFlowLibrary | undefined = (installed ??= [tensorflowLibrary()])[0]): number | undefined {
+  const visible = visibleGpu();
+  if (library?.variant !== 'gpu' || visible === '-1') return undefined;
+  if (!memories.has(visible)) {
+    const gpu = visibleNvidiaGpu(visible);
+    memories.set(visible, gpu && gpu.memoryMiB * 2 ** 20);
+  }
+  return memories.get(visible);
+}
+const memories = new Map<string, number | undefined>();
+let installed: [TensorFlowLibrary | undefined] | undefined;
 
 /** The first line of nvidia-smi's answer to the query above. */
 export function parseGpu(answer: string): Gpu | undefined {
@@ -47,15 +72,15 @@ export function parseGpu(answer: string): Gpu | undefined {
 /** What is known when TensorFlow sees no GPU. */
 export interface Sighting {
   readonly library: TensorFlowLibrary | undefined;
-  /** CUDA_VISIBLE_DEVICES. */
-  readonly visible: string | undefined;
+  /** As `visibleGpu` has it. */
+  readonly visible: string;
   readonly gpu: Gpu | undefined;
   /** The kernel module is loaded. */
   readonly driverLoaded: boolean;
 }
 
 export function lookAround(library: TensorFlowLibrary | undefined): Sighting {
-  const visible = process.env['CUDA_VISIBLE_DEVICES'];
+  const visible = visibleGpu();
   return { library, visible, gpu: visibleNvidiaGpu(visible), driverLoaded: existsSync('/proc/driver/nvidia/version') };
 }
 
@@ -68,7 +93,7 @@ export function whyNoGpu({ library, visible, gpu, driverLoaded }: Sighting): str
   if (!driverLoaded)
     return 'no NVIDIA driver is loaded on this machine (/proc/driver/nvidia is missing): install one, then check nvidia-smi';
   if (gpu === undefined)
-    return `the driver is loaded, but nvidia-smi shows no GPU ${visible ?? ''}: check CUDA_VISIBLE_DEVICES; a container needs --gpus all`;
+    return `the driver is loaded, but nvidia-smi shows no GPU ${visible}: check CUDA_VISIBLE_DEVICES; a container needs --gpus all`;
   const runtime = cudaVersion(library.cuda, 'cuda_runtime');
   const oldest = OLDEST_DRIVER[Number.parseInt(runtime ?? '', 10)];
   if (oldest !== undefined && isOlder(gpu.driver, oldest))

@@ -6,6 +6,7 @@
 import os from 'node:os';
 import { UserError } from '../environment/errors.ts';
 import { bucketLength, rowsWithin } from './batch.ts';
+import { gpuMemory } from './gpu.ts';
 import { attentionParts } from './model-config.ts';
 import { countParameters } from './parameter-shapes.ts';
 import type { ModelConfig, ModelRole } from './types.ts';
@@ -70,8 +71,10 @@ export function needsRecomputing(activations: number, limit = memoryLimit()): bo
   return activations > ACTIVATION_SHARE * limit;
 }
 
-/** Bytes that this machine or its container has. */
+/** Bytes that training has: of the GPU, where one computes, else of this machine or its container. */
 export function memoryLimit(): number {
+  const gpu = gpuMemory();
+  if (gpu !== undefined) return gpu;
   const limit = process.constrainedMemory();
   return Math.min(os.totalmem(), limit > 0 ? limit : Infinity);
 }
@@ -81,7 +84,7 @@ export function refuseWhatDoesNotFit(
   roles: readonly TrainedRole[],
   longest: number,
   tokenBudget: number,
-  lanes = Number(process.env['TERMINAL_RSI_TF_THREADS'] ?? 2),
+  lanes = gpuMemory() === undefined ? Number(process.env['TERMINAL_RSI_TF_THREADS'] ?? 2) : 1,
   limit = memoryLimit(),
 ): void {
   const shape = { rows: rowsWithin(tokenBudget, longest), length: bucketLength(longest) };

@@ -1,5 +1,5 @@
 /** Memory that sampling from a policy takes, told from its configuration before anything is loaded. */
-import os from 'node:os';
+import { memoryLimit } from './memory.ts';
 import { parameterShapes } from './parameter-shapes.ts';
 import type { ModelConfig } from './types.ts';
 
@@ -14,8 +14,7 @@ export function samplerBytes(config: ModelConfig, slots: number): number {
   return FLOAT_BYTES * (weights + cache);
 }
 
-/** What samplers may take together where nobody says: half of the memory of the machine or of its container. */
+/** What samplers may take together where nobody says: half of the memory of the GPU, or of the machine or its container. */
 export function defaultSamplerMemory(): number {
-  const limit = process.constrainedMemory();
-  return Math.min(os.totalmem(), limit > 0 ? limit : Infinity) / 2;
+  return memoryLimit() / 2;
 }

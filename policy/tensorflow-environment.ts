@@ -2,6 +2,8 @@
  * Settings that TensorFlow reads from the process environment while its library loads. ES modules evaluate imports in order,
  * so policy/tensorflow.ts imports this file before the binding. A setting that the user made already wins.
  */
+import { visibleGpu } from './gpu.ts';
+
 const threads = process.env['TERMINAL_RSI_TF_THREADS'] ?? '2';
 if (!/^[1-9][0-9]*$/.test(threads)) {
   throw new Error(`TERMINAL_RSI_TF_THREADS: found "${threads}", expected a positive whole number`);
@@ -22,18 +24,9 @@ const defaults: Record<string, string> = {
 };
 for (const [name, value] of Object.entries(defaults)) process.env[name] ??= value;
 
-process.env['CUDA_VISIBLE_DEVICES'] = visibleGpu(process.env['TERMINAL_RSI_TENSORFLOW'], process.env['CUDA_VISIBLE_DEVICES']);
+process.env['CUDA_VISIBLE_DEVICES'] = visibleGpu();
 
 /** Lanes that run side by side. Their number changes shapes, hence bits; it is pinned so that a run can be repeated. */
 export const tensorflowThreads = Number(process.env['TF_NUM_INTEROP_THREADS']);
 /** Whether matrix products on a GPU may round their inputs to 10 bits (TensorFloat-32). */
 export const tensorFloat32 = allowed === '1';
-
-/**
- * The one GPU that a process sees, as CUDA_VISIBLE_DEVICES: the first of those it may use, none ("-1") where the CPU is asked for. With several,
- * tfjs-node would put tensors on the last and TensorFlow operations on the first.
- */
-export function visibleGpu(asked: string | undefined, visible: string | undefined): string {
-  if (asked === 'cpu') return '-1';
-  return (visible ?? '0').split(',')[0]!.trim() || '-1';
-}

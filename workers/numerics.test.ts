@@ -12,7 +12,6 @@ import { startTrainerServer } from '../policy/trainer/server.ts';
 import { stage } from '../records/ledger-fixture.ts';
 import { recordBodySchema } from '../records/ledger-schema.ts';
 import { rolloutDependencies } from './dependencies.ts';
-import type { Logger } from './runtime.ts';
 
 const data = await mkdtemp(join(tmpdir(), 'numerics-test-'));
 process.env['TERMINAL_RSI_DATA'] = data;
@@ -22,7 +21,7 @@ const server = await startTrainerServer({
   ...{ host: '127.0.0.1', port: 0 },
 });
 process.env['TERMINAL_RSI_TRAINER_URL'] = `http://127.0.0.1:${server.port}`;
-const dependencies = rolloutDependencies(logger as unknown as Logger);
+const dependencies = rolloutDependencies(logger);
 after(async () => {
   await dependencies.close();
   await server.close();
