@@ -4,6 +4,7 @@
  */
 import { writeFileSync } from 'node:fs';
 import { Random } from '../../method/seeds.ts';
+import { binding } from '../../policy/engine/binding.ts';
 import { fallbacks } from '../../policy/engine/mode.ts';
 import { Learner } from '../../policy/learner.ts';
 import { createModel, disposeModel } from '../../policy/model-parameters.ts';
@@ -12,7 +13,8 @@ import { SamplerNetwork } from '../../policy/sampler-network.ts';
 import { device } from '../../policy/tensorflow.ts';
 import type { AdamSettings, LossSpec, ModelConfig, SequenceBatch } from '../../policy/types.ts';
 import type { Computed, Trained } from './compare.ts';
-import { placementOf } from './placement.ts';
+import { readPlacement } from './placement.ts';
+import type { Placement } from './placement.ts';
 
 const CONFIG: ModelConfig = {
   architectures: ['Qwen3ForCausalLM'],
@@ -105,6 +107,18 @@ function sample(): Pick<Computed, 'decoded' | 'evaluated'> {
   } finally {
     network.dispose();
     disposeModel(of);
+  }
+}
+
+/** Empty where the addon cannot tell. Functions that had run before are not seen. */
+function placementOf<T>(work: () => T): { readonly result: T; readonly operations: Placement } {
+  const b = binding();
+  b.collectGraphs?.(true);
+  try {
+    const result = work();
+    return { result, operations: b.takeGraphs === undefined ? {} : readPlacement(b.takeGraphs()) };
+  } finally {
+    b.collectGraphs?.(false);
   }
 }
 

@@ -1,6 +1,5 @@
-/** On which device each kind of operation ran: TensorFlow keeps the graphs that functions become, once placed and optimised. */
+/** On which device each kind of operation ran: TensorFlow keeps the graphs that functions become, once placed and optimised. No TensorFlow here. */
 import protobuf from 'protobufjs';
-import { binding } from '../../policy/engine/binding.ts';
 
 /** The part of tensorflow/core/protobuf/config.proto that says it; field names and numbers are TensorFlow's. */
 const schema = `
@@ -22,18 +21,6 @@ interface RunMetadata {
 
 /** How many nodes of each operation lie on each device ("CPU:0", "GPU:0"). */
 export type Placement = Readonly<Record<string, Readonly<Record<string, number>>>>;
-
-/** Empty where the addon cannot tell. Functions that had run before are not seen. */
-export function placementOf<T>(work: () => T): { readonly result: T; readonly operations: Placement } {
-  const b = binding();
-  b.collectGraphs?.(true);
-  try {
-    const result = work();
-    return { result, operations: b.takeGraphs === undefined ? {} : readPlacement(b.takeGraphs()) };
-  } finally {
-    b.collectGraphs?.(false);
-  }
-}
 
 /** Operations that do the work, or hold what it is done with: of these none may run elsewhere. Counting and shapes stay on the CPU. */
 const WORK = [
