@@ -76,7 +76,10 @@ export class Learner {
     return evaluate(step, prepared, batch);
   }
 
-  /** Adds a micro-batch's gradients to the accumulators. A loss that is not finite is returned and adds nothing. */
+  /**
+   * Adds a micro-batch's gradients to the accumulators. A loss that is not finite is returned, and drops what was accumulated: no step must
+   * be taken with it.
+   */
   forwardBackward(loss: LossSpec, batch: SequenceBatch): LossSums {
     checkLoss(loss, this.model.role, batch.rows * batch.length);
     this.resident();
@@ -97,8 +100,14 @@ export class Learner {
       predicted,
       results.map(([values]) => takeToHost(values!)),
     );
-    this.#accumulated ||= Number.isFinite(sums.loss);
+    if (Number.isFinite(sums.loss)) this.#accumulated = true;
+    else this.#dropGradients();
     return sums;
+  }
+
+  #dropGradients(): void {
+    this.#accumulated = false;
+    for (const lane of this.#accumulators) for (const accumulator of Object.values(lane)) accumulator.zero();
   }
 
   /** What has been accumulated, by parameter name. */
@@ -125,7 +134,7 @@ export class Learner {
     );
     const gradientNorm = this.#step(normStep(this.#names, lanes), 1, () => [accumulators]).runToHost({})[0]![0]!;
     if (!Number.isFinite(gradientNorm)) {
-      for (const accumulator of Object.values(accumulators)) accumulator.zero();
+      this.#dropGradients();
       throw new NumericalError(`${this.model.role}, optimizer step ${step}: gradient norm is ${gradientNorm}, expected a finite number`);
     }
     const moments = (moment: 'first' | 'second'): Variables =>

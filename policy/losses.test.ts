@@ -208,7 +208,7 @@ describe('forwardBackward', () => {
     for (const gradient of gradients.values()) assert.ok(gradient.every((g) => g === 0));
     assert.deepEqual([...gradients.keys()], [...critic.params.keys()]);
   });
-  it('returns a loss that is not finite, which adds nothing', () => {
+  it('returns a loss that is not finite, and drops the gradients of its step', () => {
     for (const advantage of [NaN, -Infinity]) {
       const { sums, gradients } = lossAndGradients(actor, ppo({ advantages: [0, advantage, 0, 0, 0, 0, 0, 0] }), batch);
       assert.ok(!Number.isFinite(sums.loss));

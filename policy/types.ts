@@ -129,7 +129,7 @@ export interface TrainerClient {
   load(request: { role: ModelRole; directory: string; optimizer?: string }): Promise<string>;
   /** Per-token outputs, [B*T], 0 outside the mask: log-probability of token t given its prefix, or the value at the position that predicts t. */
   forward(handle: string, output: 'logprobs' | 'values', batch: SequenceBatch): Promise<number[]>;
-  /** Adds this micro-batch's gradients to the handle's accumulator. Non-finite losses are returned, not applied. */
+  /** Adds this micro-batch's gradients to the handle's accumulator. A loss that is not finite is returned, and drops what was accumulated. */
   forwardBackward(handle: string, loss: LossSpec, batch: SequenceBatch): Promise<LossSums>;
   /** Global-norm clip, Adam, and a cleared accumulator. Throws NumericalError before the update if the norm is not finite. */
   optimStep(handle: string, adam: AdamSettings): Promise<{ gradientNorm: number; step: number }>;
