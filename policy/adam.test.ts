@@ -96,7 +96,10 @@ for (const mode of ['eager', 'graph'] as const) {
     it('do not decay norm gains', () => {
       const critic = new Learner(createModel(tinyConfig, 'critic', 1), { mode });
       // Without predicted tokens the gradients are zero.
-      critic.forwardBackward({ kind: 'value', denominator: 1, returns: [0], oldValues: [0], clip: 0 }, { rows: 1, length: 1, tokens: [1], mask: [0] });
+      critic.forwardBackward(
+        { kind: 'value', denominator: 1, returns: [0], oldValues: [0], clip: 0 },
+        { rows: 1, length: 1, tokens: [1], mask: [0] },
+      );
       const before = ['norm', '0.o'].map((name) => critic.model.params.get(name)!.read());
       critic.optimStep({ ...settings, weightDecay: 0.1 });
       const [norm, matrix] = ['norm', '0.o'].map((name) => critic.model.params.get(name)!.read());

@@ -193,11 +193,7 @@ describe('forwardBackward', () => {
   });
   it('adds KL penalty and entropy bonus with their weights', () => {
     const reference = Array.from(tokenLogprobs(actor, batch), (v, i) => v + 0.1 * i);
-    const { sums } = lossAndGradients(
-      actor,
-      ppo({ klCoefficient: 0.5, entropyCoefficient: 0.25, referenceLogprobs: reference }),
-      batch,
-    );
+    const { sums } = lossAndGradients(actor, ppo({ klCoefficient: 0.5, entropyCoefficient: 0.25, referenceLogprobs: reference }), batch);
     const k3 = [1, 3, 5, 6].map((i) => Math.exp(0.1 * i) - 0.1 * i - 1).reduce((a, b) => a + b, 0);
     close([sums.klReference as number], [k3], 1e-4);
     close([sums.loss], [(-1.5 + 0.5 * k3 - 0.25 * (sums.entropy as number)) / 4], 1e-4);
