@@ -26,7 +26,7 @@ export function normedHeads(config: ModelConfig, weight: LayerWeight, heads: tf.
 /** The residual stream [N,D] behind the layer; `mixed` [N,H·Dh] is the attention's output, heads side by side. */
 export function behindAttention(config: ModelConfig, weight: LayerWeight, x: tf.Tensor2D, mixed: tf.Tensor2D): tf.Tensor2D {
   const F = config.intermediate_size;
-  const output = tf.matMul(mixed, weight('o') as tf.Tensor2D);
+  const output = tf.matMul<tf.Tensor2D>(mixed, weight('o'));
   const attended = tf.add<tf.Tensor2D>(x, attentionParts(config).outputBias ? tf.add(output, weight('oBias')) : output);
   const [gate, up] = normedProducts(attended, weight('mlpNorm'), weight('gateUp'), undefined, [F, F], config.rms_norm_eps);
   return tf.add(attended, tf.matMul(gated(gate!, up!), weight('down') as tf.Tensor2D));
@@ -48,10 +48,10 @@ function normedProducts(
     own === undefined ? product : tf.add<tf.Tensor2D>(product, own);
   if (x.shape[0] < x.shape[1]) {
     const product = tf.matMul<tf.Tensor2D>(rmsNorm(x, gain, epsilon), matrix);
-    return tf.split(withBias(product, bias), widths, 1) as tf.Tensor2D[];
+    return tf.split<tf.Tensor2D>(withBias(product, bias), widths, 1);
   }
   const unit = normalize(x, epsilon) as tf.Tensor2D;
-  const matrices = tf.split(tf.mul(matrix, tf.reshape(gain, [-1, 1])), widths, 1) as tf.Tensor2D[];
+  const matrices = tf.split<tf.Tensor2D>(tf.mul(matrix, tf.reshape(gain, [-1, 1])), widths, 1);
   const biases = bias === undefined ? [] : tf.split(bias, widths, 0);
   return matrices.map((own, i) => withBias(tf.matMul<tf.Tensor2D>(unit, own), biases[i]));
 }

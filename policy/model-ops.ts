@@ -130,12 +130,6 @@ export function gated(gate: tf.Tensor, up: tf.Tensor): tf.Tensor2D {
   }) as tf.Tensor2D;
 }
 
-/** silu(gate) · up, with gate the first and up the second half of the last axis. [N,2F] → [N,F] */
-export function swiglu(gateUp: tf.Tensor): tf.Tensor2D {
-  const [gate, up] = tf.split(gateUp, 2, -1) as [tf.Tensor, tf.Tensor];
-  return gated(gate, up);
-}
-
 function swapHalves(x: tf.Tensor): tf.Tensor {
   const [first, second] = tf.split(x, 2, -1) as [tf.Tensor, tf.Tensor];
   return tf.concat([second, first], -1);

@@ -3,8 +3,8 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import type { SampleRequest, SampleResult } from '../environment/types.ts';
 import { Random } from '../method/seeds.ts';
+import { binding } from './engine/binding.ts';
 import { tokenLogprobs } from './evaluation.ts';
-import { RawOps } from './sampler-ops.ts';
 import type { PolicySampler } from './sampler.ts';
 import { config, model, prompt, request, sampler, sharedSampler } from './sampler-testing.ts';
 
@@ -149,12 +149,11 @@ test('a kept session continues as a fresh prefill of the whole sequence would, t
 
 test('many steps and many sessions leave no tensor behind', async () => {
   const one = sharedSampler(9);
-  const ops = new RawOps();
   await one.sample(request('warm', prompt(1, 40), 1, 5));
-  const before = ops.alive();
+  const before = binding().getNumOfTensors();
   for (let i = 0; i < 10; i++) {
     await one.sample(request(`s${i}`, prompt(i, 40), i, 10));
     one.endSession(`s${i}`);
   }
-  assert.equal(ops.alive(), before);
+  assert.equal(binding().getNumOfTensors(), before);
 });

@@ -2,7 +2,8 @@
  * The native addon by raw tensor id. tfjs-node keeps it as a public field of its backend that its type declarations do not fully mention;
  * the optional methods are ours (native/function-addon.cc) and absent from an addon that setup did not compile.
  */
-import { nativeBackend, tf } from '../tensorflow.ts';
+import { nativeBackend } from '../tensorflow.ts';
+import type { tf } from '../tensorflow.ts';
 
 export type TensorId = number;
 export type HostArray = Float32Array | Int32Array;

@@ -77,5 +77,5 @@ export function shapeAttr(shape: readonly number[]): Shape {
 }
 
 export function encodeFunction(definition: FunctionDef): Uint8Array {
-  return type.encode(type.create(definition as unknown as Record<string, unknown>)).finish();
+  return type.encode(type.create(definition)).finish();
 }

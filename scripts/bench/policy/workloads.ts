@@ -59,7 +59,8 @@ function qwen3(hiddenSize: number, layers: number, heads: number): ModelConfig {
   };
 }
 
-const MADE: Readonly<Record<string, ModelConfig>> = { d128: qwen3(128, 4, 4), d256: qwen3(256, 6, 8) };
+/** Models that the benchmark makes itself. */
+export const MADE: Readonly<Record<string, ModelConfig>> = { d128: qwen3(128, 4, 4), d256: qwen3(256, 6, 8) };
 
 export const SIZES = ['d128', 'd256', 'smollm2'] as const;
 export type Size = (typeof SIZES)[number];
