@@ -74,13 +74,15 @@ describe('attacks in Docker', { skip: docker?.skip ?? 'no such sandbox' }, () =>
         await sandbox.exec('rm -f /logs/verifier/reward.txt /logs/verifier/reward.json; mkdir -p /logs/verifier', { timeoutSec: 5 });
         await sandbox.upload(task.tests, '/tests');
         await sandbox.exec('chmod +x /tests/test.sh; /tests/test.sh', { timeoutSec: 5 });
-        await sleep(200);
-        assert.equal(
-          Buffer.from((await sandbox.readFile('/logs/verifier/reward.txt')) ?? '')
+        // Between the shell's truncation and its write the file is empty: one look may come at that moment.
+        let reward = '';
+        for (let look = 0; look < 20 && reward !== '1'; look++) {
+          await sleep(100);
+          reward = Buffer.from((await sandbox.readFile('/logs/verifier/reward.txt')) ?? '')
             .toString()
-            .trim(),
-          '1',
-        );
+            .trim();
+        }
+        assert.equal(reward, '1');
       } finally {
         await sandbox.close();
       }
