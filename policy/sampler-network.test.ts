@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { Random } from '../method/seeds.ts';
+import { tinyConfig } from '../tests/fixtures/tiny-config.ts';
 import type { EngineMode } from './engine/mode.ts';
 import { fallbacks } from './engine/mode.ts';
 import { tokenLogprobs } from './evaluation.ts';
@@ -8,24 +9,7 @@ import { createModel } from './model-parameters.ts';
 import { SamplerNetwork } from './sampler-network.ts';
 import type { ModelConfig } from './types.ts';
 
-const qwen: ModelConfig = {
-  architectures: ['Qwen3ForCausalLM'],
-  model_type: 'qwen3',
-  vocab_size: 48,
-  hidden_size: 16,
-  intermediate_size: 24,
-  num_hidden_layers: 2,
-  num_attention_heads: 4,
-  num_key_value_heads: 2,
-  head_dim: 4,
-  max_position_embeddings: 320,
-  rms_norm_eps: 1e-6,
-  rope_theta: 10000,
-  tie_word_embeddings: true,
-  bos_token_id: 1,
-  eos_token_id: 2,
-  torch_dtype: 'float32',
-};
+const qwen: ModelConfig = { ...tinyConfig, vocab_size: 48, max_position_embeddings: 320 };
 const llama: ModelConfig = {
   ...qwen,
   model_type: 'llama',
