@@ -16,11 +16,9 @@ const defaults: Record<string, string> = {
   // Without it one process takes the whole memory of a GPU.
   TF_FORCE_GPU_ALLOW_GROWTH: 'true',
   // One thread an operation, and as many operations at once as there are threads: work is cut into lanes (policy/engine/), which need not
-  // wait for each other after every operation. Decoding 32 rows at d 128 took 1.4 ms a step this way, and 3.3 ms with two threads an operation.
+  // wait for each other after every operation. Decoding is about a quarter faster this way than with two threads an operation (docs/engine.md).
   TF_NUM_INTRAOP_THREADS: '1',
   TF_NUM_INTEROP_THREADS: threads,
-  // XLA uses half of AVX-512's width unless told. Decoding 32 rows at d 128: 2.9 ms a step over four context lengths instead of 3.6.
-  XLA_FLAGS: '--xla_cpu_prefer_vector_width=512',
 };
 for (const [name, value] of Object.entries(defaults)) process.env[name] ??= value;
 
