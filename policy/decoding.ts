@@ -8,6 +8,7 @@
  *
  * The new tokens' keys and values are outputs; `appendStep` writes them behind the call, so that the compiled part only reads the cache.
  */
+import { configKey } from './model-config.ts';
 import { behindAttention, normedHeads, projections } from './layer.ts';
 import { gatherRows, rmsNorm, rope, takeRows } from './model-ops.ts';
 import type { StepDescription, Tensors } from './engine/step-function.ts';
@@ -47,9 +48,8 @@ export function cacheName(kind: 'keys' | 'values', layer: number, block: number)
  */
 export function decodingStep(config: ModelConfig, cache: CacheShape, form: DecodingForm, xla: boolean): StepDescription {
   const { blocks, rows, tokens, gather, logits } = form;
-  const { architectures: _, other: __, ...shape } = config;
   return {
-    key: `decoding ${JSON.stringify([shape, cache, form])}${xla ? ' xla' : ''}`,
+    key: `decoding ${JSON.stringify([cache, form])} ${configKey(config)}${xla ? ' xla' : ''}`,
     xla,
     build: (inputs, variables) => {
       const { positions } = inputs as { positions: tf.Tensor };

@@ -30,7 +30,7 @@ import { disposeModel } from './model-parameters.ts';
 import type { Model } from './model-parameters.ts';
 import { offload } from './offload.ts';
 import type { Restore } from './offload.ts';
-import { device } from './tensorflow.ts';
+import { defaultLanes } from './tensorflow.ts';
 import type { AdamSettings, LossSpec, LossSums, SequenceBatch } from './types.ts';
 
 export interface LearnerOptions {
@@ -203,9 +203,4 @@ export class Learner {
     }
     return step;
   }
-}
-
-function defaultLanes(): number {
-  const { kind, threads } = device();
-  return kind === 'GPU' ? 1 : threads;
 }

@@ -76,36 +76,36 @@ export function takeRows(table: tf.Tensor, index: tf.Tensor, axis = 0): tf.Tenso
   return rawOp('GatherV2', attributes, [table, index, tf.scalar(axis, 'int32')], 1)[0] as tf.Tensor;
 }
 
+/** x scaled to a mean square of 1 over the last axis, and the factor. */
+function unitOf(x: tf.Tensor, epsilon: number): { unit: tf.Tensor; inverse: tf.Tensor } {
+  const inverse = tf.rsqrt(tf.add(tf.mean(tf.square(x), -1, true), epsilon));
+  return { unit: tf.mul(x, inverse), inverse };
+}
+/** The gradient by x of `unitOf(x).unit`, from the gradient by the unit. */
+function unitGradient(dUnit: tf.Tensor, unit: tf.Tensor, inverse: tf.Tensor): tf.Tensor {
+  return tf.mul(inverse, tf.sub(dUnit, tf.mul(unit, tf.mean(tf.mul(dUnit, unit), -1, true))));
+}
+
 /** x / sqrt(mean(x²) + epsilon) over the last axis. */
 export function normalize(x: tf.Tensor, epsilon: number): tf.Tensor {
   return custom([x], (save, v) => {
-    const inverse = tf.rsqrt(tf.add(tf.mean(tf.square(v), -1, true), epsilon));
-    const unit = tf.mul(v, inverse);
+    const { unit, inverse } = unitOf(v, epsilon);
     save([unit, inverse]);
-    return {
-      value: unit,
-      gradFunc: (dy, saved) => {
-        const projection = tf.mean(tf.mul(dy, at(saved, 0)), -1, true);
-        return [tf.mul(at(saved, 1), tf.sub(dy, tf.mul(at(saved, 0), projection)))];
-      },
-    };
+    return { value: unit, gradFunc: (dy, saved) => [unitGradient(dy, at(saved, 0), at(saved, 1))] };
   });
 }
 
 /** `normalize` · weight. `weight` has the shape of x's trailing axes. */
 export function rmsNorm(x: tf.Tensor, weight: tf.Tensor, epsilon: number): tf.Tensor {
   return custom([x, weight], (save, v, g) => {
-    const inverse = tf.rsqrt(tf.add(tf.mean(tf.square(v), -1, true), epsilon));
-    const unit = tf.mul(v, inverse);
+    const { unit, inverse } = unitOf(v, epsilon);
     save([unit, inverse, g]);
     return {
       value: tf.mul(unit, g),
       gradFunc: (dy, saved) => {
-        const u = at(saved, 0);
-        const dUnit = tf.mul(dy, at(saved, 2));
-        const projection = tf.mean(tf.mul(dUnit, u), -1, true);
         const leading = Array.from({ length: dy.rank - at(saved, 2).rank }, (_, axis) => axis);
-        return [tf.mul(at(saved, 1), tf.sub(dUnit, tf.mul(u, projection))), tf.sum(tf.mul(dy, u), leading)];
+        const byUnit = unitGradient(tf.mul(dy, at(saved, 2)), at(saved, 0), at(saved, 1));
+        return [byUnit, tf.sum(tf.mul(dy, at(saved, 0)), leading)];
       },
     };
   });

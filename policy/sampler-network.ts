@@ -13,7 +13,7 @@ import type { HostTensor, Inputs, NativeTensor } from './engine/step-function.ts
 import { Variable } from './engine/variable.ts';
 import { ropeTables } from './rope.ts';
 import type { DecodeOutput } from './sampler-draw.ts';
-import { device } from './tensorflow.ts';
+import { defaultLanes } from './tensorflow.ts';
 import type { ModelConfig } from './types.ts';
 
 /** Rows of a prefill, in each lane. */
@@ -70,11 +70,10 @@ export class SamplerNetwork {
   readonly #functions = new Map<string, StepFunction>();
   readonly #mode = engineMode();
 
-  /** The weights stay the caller's. @param lanes default: one for each thread on a CPU, one on a GPU */
-  constructor(weights: SamplerWeights, slots: number, lanes?: number) {
+  /** The weights stay the caller's. */
+  constructor(weights: SamplerWeights, slots: number, lanes = defaultLanes()) {
     const { config } = weights;
-    const { kind, threads } = device();
-    const count = Math.min(lanes ?? (kind === 'GPU' ? 1 : threads), slots);
+    const count = Math.min(lanes, slots);
     this.config = config;
     this.slots = slots;
     this.length = config.max_position_embeddings;

@@ -3,6 +3,7 @@ import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, test } from 'node:test';
+import { tinyConfig } from '../tests/fixtures/tiny-config.ts';
 import { UserError } from '../environment/errors.ts';
 import type { SampleRequest } from '../environment/types.ts';
 import { saveModel } from './checkpoint.ts';
@@ -14,22 +15,15 @@ import type { SamplerPoolOptions } from './sampler-pool.ts';
 import type { ModelConfig } from './types.ts';
 
 const config: ModelConfig = {
-  architectures: ['Qwen3ForCausalLM'],
-  model_type: 'qwen3',
+  ...tinyConfig,
   vocab_size: 32,
   hidden_size: 16,
   intermediate_size: 32,
   num_hidden_layers: 1,
   num_attention_heads: 2,
-  num_key_value_heads: 1,
   head_dim: 8,
   max_position_embeddings: 64,
-  rms_norm_eps: 1e-6,
-  rope_theta: 10000,
-  tie_word_embeddings: true,
-  bos_token_id: 1,
-  eos_token_id: 2,
-  torch_dtype: 'float32',
+  num_key_value_heads: 1,
 };
 // Compiling would take longer than the tests.
 process.env['TERMINAL_RSI_ENGINE'] = 'eager';

@@ -89,4 +89,10 @@ function describeDevice(): Device {
   return { kind: 'GPU', name: gpu?.name ?? 'unknown', ...common, tensorFloat32, ...(gpu && { driver: gpu.driver }) };
 }
 
+/** Lanes that compute side by side where nobody says: one for each thread on a CPU, one on a GPU. */
+export function defaultLanes(): number {
+  const { kind, threads } = device();
+  return kind === 'GPU' ? 1 : threads;
+}
+
 export { tf };

@@ -14,7 +14,7 @@ import type { Inputs } from '../policy/engine/step-function.ts';
 import { Variable } from '../policy/engine/variable.ts';
 import { createModel } from '../policy/model-parameters.ts';
 import { ropeTables } from '../policy/rope.ts';
-import { device, tf } from '../policy/tensorflow.ts';
+import { defaultLanes, tf } from '../policy/tensorflow.ts';
 import { MADE } from './bench/policy/workloads.ts';
 import { errorText } from './error-text.ts';
 
@@ -27,7 +27,7 @@ function main(): void {
   const [size = 'd128', slots = '32'] = process.argv.slice(2);
   const config = MADE[size];
   if (config === undefined) throw new UserError(`size '${size}': expected ${Object.keys(MADE).join(' or ')}`);
-  const lanes = device().threads;
+  const lanes = defaultLanes();
   const rows = Math.ceil(Number(slots) / lanes);
   if (!(rows >= 1)) throw new UserError(`slots '${slots}': expected a whole number above 0`);
   const mode = engineMode();
@@ -89,7 +89,7 @@ function main(): void {
 
 /** Milliseconds of one call with these inputs in every lane. */
 function timed(step: StepFunction, inputs: Inputs): () => number {
-  const lanes = device().threads;
+  const lanes = defaultLanes();
   return () => {
     const start = performance.now();
     const outputs = step.run(Array.from({ length: lanes }, () => inputs));

@@ -95,6 +95,7 @@ async function install(
   } catch (error) {
     const { stderr, message, killed } = error as Error & { stderr?: string; killed?: boolean };
     const reason = killed ? `pip took more than ${minutes} minutes` : ((stderr?.trim() || message).split('\n').at(-1) ?? message);
+    // Without the mark the next one only tries again.
     await writeFile(failed, reason).catch(() => undefined);
     return reason;
   }

@@ -43,7 +43,6 @@ export interface Binding {
 /** What of tfjs-node's backend is needed beyond its declared type. */
 interface Backend {
   binding: Binding;
-  readonly tensorMap: { get(dataId: object): { readonly id: TensorId; readonly values: unknown } | undefined };
   createOutputTensor(info: OutputInfo): tf.Tensor;
   getInputTensorIds(tensors: readonly tf.Tensor[]): TensorId[];
 }

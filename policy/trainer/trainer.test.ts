@@ -6,6 +6,7 @@ import { mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, test } from 'node:test';
+import { tinyConfig } from '../../tests/fixtures/tiny-config.ts';
 import { UserError } from '../../environment/errors.ts';
 import type { SampleRequest } from '../../environment/types.ts';
 import { ArtifactStore } from '../../records/artifacts.ts';
@@ -17,22 +18,15 @@ import { TrainerLostError } from './errors.ts';
 import { LocalTrainer } from './local.ts';
 
 const config: ModelConfig = {
-  architectures: ['Qwen3ForCausalLM'],
-  model_type: 'qwen3',
+  ...tinyConfig,
   vocab_size: 64,
   hidden_size: 16,
   intermediate_size: 32,
   num_hidden_layers: 1,
   num_attention_heads: 2,
-  num_key_value_heads: 1,
   head_dim: 8,
   max_position_embeddings: 128,
-  rms_norm_eps: 1e-6,
-  rope_theta: 10000,
-  tie_word_embeddings: true,
-  bos_token_id: 1,
-  eos_token_id: 2,
-  torch_dtype: 'float32',
+  num_key_value_heads: 1,
 };
 const root = await mkdtemp(join(tmpdir(), 'trainer-test-'));
 await mkdir(join(root, 'tokenizer'));

@@ -4,6 +4,7 @@ import { mkdir, mkdtemp, readdir, readFile, rm, writeFile } from 'node:fs/promis
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, test } from 'node:test';
+import { tinyConfig } from '../../tests/fixtures/tiny-config.ts';
 import { Random } from '../../method/seeds.ts';
 import { readTokenizer, saveModel } from '../checkpoint.ts';
 import { createModel, disposeModel } from '../model-parameters.ts';
@@ -25,22 +26,15 @@ import { fineTuneActor } from './fine-tune.ts';
 import { jointPpo } from './joint-ppo.ts';
 
 const config: ModelConfig = {
-  architectures: ['Qwen3ForCausalLM'],
-  model_type: 'qwen3',
+  ...tinyConfig,
   vocab_size: 32,
   hidden_size: 16,
   intermediate_size: 32,
   num_hidden_layers: 1,
   num_attention_heads: 2,
-  num_key_value_heads: 1,
   head_dim: 8,
   max_position_embeddings: 64,
-  rms_norm_eps: 1e-6,
-  rope_theta: 10000,
-  tie_word_embeddings: true,
-  bos_token_id: 1,
-  eos_token_id: 2,
-  torch_dtype: 'float32',
+  num_key_value_heads: 1,
 };
 const adam: AdamSettings = { learningRate: 0.01, beta1: 0.9, beta2: 0.99, epsilon: 1e-8, weightDecay: 0, maxGradientNorm: 10 };
 const root = await mkdtemp(join(tmpdir(), 'training-test-'));

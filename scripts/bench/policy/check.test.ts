@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
 import { after, test } from 'node:test';
+import { tinyConfig } from '../../../tests/fixtures/tiny-config.ts';
 import { createModel, disposeModel } from '../../../policy/model-parameters.ts';
 import { PolicySampler } from '../../../policy/sampler.ts';
 import type { ModelConfig } from '../../../policy/types.ts';
@@ -10,22 +11,14 @@ import type { Spec } from './workloads.ts';
 import { PROMPT_TOKENS } from './workloads.ts';
 
 const config: ModelConfig = {
-  architectures: ['Qwen3ForCausalLM'],
-  model_type: 'qwen3',
+  ...tinyConfig,
   vocab_size: 32,
   hidden_size: 16,
   intermediate_size: 32,
   num_hidden_layers: 1,
   num_attention_heads: 2,
-  num_key_value_heads: 2,
   head_dim: 8,
   max_position_embeddings: 64,
-  rms_norm_eps: 1e-6,
-  rope_theta: 10_000,
-  tie_word_embeddings: true,
-  bos_token_id: 1,
-  eos_token_id: 2,
-  torch_dtype: 'float32',
 };
 const model = createModel(config, 'actor', 3);
 after(() => disposeModel(model));
